@@ -1,0 +1,1 @@
+//! The state of one instance: asks the store, lets the core decide.
