@@ -1,0 +1,103 @@
+// The public surface as text: what index.d.ts exports, declaration by declaration, and the closed list of error codes.
+// `npm run check` compares it with the kept snapshot, the documentation and the code.
+
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join, relative } from 'node:path';
+import ts from 'typescript';
+import { root } from './proc.mjs';
+
+const ERROR_CODE = /\bERR_QUOTA_[A-Z][A-Z_]*[A-Z]\b/g;
+
+/** All files below a folder (relative to the project) whose name passes. */
+export function filesBelow(folder, passes) {
+  const start = join(root, folder);
+  if (!existsSync(start)) return [];
+  return readdirSync(start, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && passes(entry.name))
+    .map((entry) => relative(root, join(entry.parentPath ?? entry.path, entry.name)).replaceAll('\\', '/'))
+    .sort();
+}
+
+export const read = (path) => readFileSync(join(root, path), 'utf8');
+
+/** Every error code that a source file can produce. */
+export function errorCodesInSources() {
+  const sources = [
+    ...filesBelow('src', (name) => name.endsWith('.rs')),
+    ...filesBelow('lib', (name) => name.endsWith('.js')),
+    'index.js',
+  ];
+  return new Set(sources.flatMap((path) => read(path).match(ERROR_CODE) ?? []));
+}
+
+/** The error codes that the documentation lists, each under a heading of its own page. */
+export function errorCodesInDocs() {
+  const listed = new Set([...read('docs/errors.md').matchAll(/^\| \[`(ERR_QUOTA_\w+)`\]/gm)].map((m) => m[1]));
+  const pages = new Set(filesBelow('docs/errors', (name) => name.endsWith('.md')).map((p) => p.slice(12, -3)));
+  return { listed, pages };
+}
+
+const printer = ts.createPrinter({ removeComments: true, newLine: ts.NewLineKind.LineFeed });
+
+/**
+ * The exports of a declaration file: name -> `{ text, value, documented }`; `value` tells functions, classes and
+ * constants from types, `documented` whether a doc comment stands before it.
+ */
+export function publicTypes(entry = 'index.d.ts') {
+  const path = join(root, entry);
+  const program = ts.createProgram([path], {
+    module: ts.ModuleKind.NodeNext,
+    moduleResolution: ts.ModuleResolutionKind.NodeNext,
+    target: ts.ScriptTarget.ES2022,
+    noEmit: true,
+  });
+  const checker = program.getTypeChecker();
+  const module = checker.getSymbolAtLocation(program.getSourceFile(path));
+  const out = new Map();
+  for (const symbol of checker.getExportsOfModule(module)) {
+    const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+    const declarations = (target.declarations ?? []).map((node) =>
+      node.kind === ts.SyntaxKind.VariableDeclaration ? node.parent.parent : node,
+    );
+    const text = declarations
+      .map((node) => printer.printNode(ts.EmitHint.Unspecified, node, node.getSourceFile()))
+      .map((line) => line.replace(/^(export |declare )+/, ''))
+      .join('\n');
+    out.set(symbol.name, {
+      text,
+      value: Boolean(target.flags & ts.SymbolFlags.Value),
+      documented: ts.displayPartsToString(target.getDocumentationComment(checker)).trim() !== '',
+      members: memberNames(checker, target),
+    });
+  }
+  return out;
+}
+
+function memberNames(checker, symbol) {
+  if (!(symbol.flags & ts.SymbolFlags.Interface)) return [];
+  return checker
+    .getDeclaredTypeOfSymbol(symbol)
+    .getProperties()
+    .map((property) => property.name);
+}
+
+/** The names that `require('quota-core')` has. */
+export function runtimeExports() {
+  const require = createRequire(join(root, 'package.json'));
+  return Object.keys(require(join(root, 'index.js'))).sort();
+}
+
+/** The snapshot's text: types first, then error codes; sorted, so that a diff shows what changed and nothing else. */
+export function surface() {
+  const types = [...publicTypes()].sort(([a], [b]) => (a < b ? -1 : 1));
+  return [
+    '# The public surface. Made by `npm run check -- --update`; a change here is a change for users: see CONTRIBUTING.md.',
+    '',
+    ...types.map(([, { text }]) => text),
+    '',
+    '# Error codes',
+    ...[...errorCodesInSources()].sort(),
+    '',
+  ].join('\n');
+}

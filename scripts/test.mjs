@@ -1,0 +1,54 @@
+// `npm test`: the engine without Node, the crate with its Node layer, then the built addon.
+//
+// npm test -- <word> …     only tests whose name holds a word (cargo) and test files whose name holds it (node)
+// npm test -- --rust       only the two cargo runs
+// npm test -- --node       only the tests of the built addon
+
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { ensure } from './ensure.mjs';
+import { cargo, root, run } from './proc.mjs';
+
+const args = process.argv.slice(2);
+const only = args.filter((arg) => arg === '--rust' || arg === '--node');
+const words = args.filter((arg) => !arg.startsWith('--'));
+const unknown = args.filter((arg) => arg.startsWith('--') && !only.includes(arg));
+if (unknown.length > 0) {
+  console.error(`npm test: unknown option ${unknown.join(' ')} (known: --rust, --node, words of test names)`);
+  process.exit(2);
+}
+
+function testFiles() {
+  const files = readdirSync(join(root, '__test__'))
+    .filter((name) => name.endsWith('.test.mjs'))
+    .filter((name) => words.length === 0 || words.some((word) => name.includes(word)))
+    .sort();
+  return files.map((name) => join('__test__', name));
+}
+
+async function step(title, work) {
+  console.log(`\n== ${title}`);
+  const started = Date.now();
+  const code = await work();
+  if (code !== 0) {
+    console.error(`\nFAILED: ${title} (exit code ${code})`);
+    process.exit(code);
+  }
+  console.log(`-- ${title}: ok, ${Math.round((Date.now() - started) / 1000)} s`);
+}
+
+await ensure();
+if (only.length === 0 || only.includes('--rust')) {
+  const filter = words.length > 0 ? ['--', ...words] : [];
+  await step('cargo test --no-default-features', () => cargo(['test', '--no-default-features', ...filter]));
+  await step('cargo test', () => cargo(['test', ...filter]));
+}
+if (only.length === 0 || only.includes('--node')) {
+  const files = testFiles();
+  if (files.length > 0) {
+    await step(`node --test (${files.length} files)`, () => run(process.execPath, ['--test', ...files]));
+  } else if (only.includes('--node')) {
+    console.error('npm test: no test file matches');
+    process.exit(1);
+  }
+}
