@@ -1,1 +1,5 @@
 //! The state of one instance: asks the store, lets the core decide.
+
+mod link;
+
+pub use link::{Link, Notice};

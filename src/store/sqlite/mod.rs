@@ -1,1 +1,15 @@
 //! SQLite: the host's connection or an own file, behind one thin statement layer.
+//!
+//! The only place with `unsafe` and with SQL. Queries are grouped by what they serve; each names the index it uses.
+
+mod api;
+mod connection;
+mod error;
+mod files;
+mod guard;
+mod statement;
+
+pub use api::ApiError;
+pub use connection::{AttachError, Conn, sqlite3_extension_init};
+pub use error::{SqlError, SqlErrorKind};
+pub use statement::{Param, Row};
