@@ -1,5 +1,10 @@
 //! Pure rules: windows, leases, caps, cooldowns, learning, fair share. No clock, no SQL, no Node.
 
+pub mod billing;
 mod compat;
+pub mod env_caps;
+pub mod js_number;
+pub mod model_scope;
+pub mod url_locality;
 
 pub use compat::Compat;

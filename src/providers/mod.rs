@@ -1,1 +1,3 @@
 //! Facts about providers, as tables.
+
+pub mod caps;

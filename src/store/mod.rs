@@ -1,4 +1,7 @@
 //! Where state lives: the only place with SQL, Lua and unsafe SQLite calls.
 
-#[allow(unsafe_code, reason = "SQLite is C: every call into it stays below this module")]
+#[allow(
+    unsafe_code,
+    reason = "SQLite is C: every call into it stays below this module"
+)]
 pub mod sqlite;
