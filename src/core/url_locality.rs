@@ -61,11 +61,10 @@ fn is_local_v6(address: Ipv6Addr) -> bool {
 /// The IPv4 address inside an IPv4-mapped (`::ffff:a.b.c.d`), IPv4-compatible (`::a.b.c.d`) or NAT64
 /// (`64:ff9b::a.b.c.d`) address: that is where the packets go.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let (high, low) = match address.segments() {
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            (high, low)
-        }
-        _ => return None,
+    let ([0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low]) =
+        address.segments()
+    else {
+        return None;
     };
     let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
     Some(Ipv4Addr::new(a, b, c, d))
