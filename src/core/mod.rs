@@ -5,6 +5,7 @@ mod compat;
 pub mod env_caps;
 pub mod js_number;
 pub mod model_scope;
+pub mod share;
 pub mod url_locality;
 
 pub use compat::Compat;

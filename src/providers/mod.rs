@@ -1,3 +1,4 @@
 //! Facts about providers, as tables.
 
 pub mod caps;
+pub mod plans;
