@@ -29,7 +29,7 @@ export function bin(packageName, name = packageName) {
   const require = createRequire(join(root, 'package.json'));
   const manifest = join(root, 'node_modules', packageName, 'package.json');
   const { bin: entry } = require(manifest);
-  return join(dirname(manifest), typeof entry === 'string' ? entry : entry[name]);
+  return join(dirname(manifest), typeof entry === 'string' ? entry : (entry[name] ?? Object.values(entry)[0]));
 }
 
 /** Runs a dev dependency's program with this Node. */
