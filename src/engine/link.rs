@@ -37,7 +37,12 @@ impl Link {
     /// The connection, while there is an open one.
     #[must_use]
     pub fn conn(&self) -> Option<Conn> {
-        self.0.conn.borrow().as_ref().filter(|conn| conn.is_open()).cloned()
+        self.0
+            .conn
+            .borrow()
+            .as_ref()
+            .filter(|conn| conn.is_open())
+            .cloned()
     }
 
     /// Replaces the connection; the same one again changes nothing.
@@ -60,7 +65,10 @@ impl Link {
     }
 
     pub fn warn(&self, tag: &'static str, message: impl Into<String>) {
-        self.push(Notice::Warning { tag, message: message.into() });
+        self.push(Notice::Warning {
+            tag,
+            message: message.into(),
+        });
     }
 
     pub fn emit(&self, name: &'static str, payload: Value) {

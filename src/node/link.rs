@@ -39,7 +39,11 @@ pub fn adopt() -> Result<Connection> {
 /// Opens a file of our own.
 #[napi(catch_unwind)]
 pub fn open_file(path: String) -> Result<Connection> {
-    let conn = if path == ":memory:" { Conn::open_memory()? } else { Conn::open(std::path::Path::new(&path))? };
+    let conn = if path == ":memory:" {
+        Conn::open_memory()?
+    } else {
+        Conn::open(std::path::Path::new(&path))?
+    };
     Ok(Connection(conn))
 }
 
@@ -88,12 +92,16 @@ impl Link {
             .take_notices()
             .into_iter()
             .map(|notice| match notice {
-                Notice::Warning { tag, message } => {
-                    QueuedNotice { kind: "warning".to_owned(), name: tag.to_owned(), text: message }
-                }
-                Notice::Event { name, payload } => {
-                    QueuedNotice { kind: "event".to_owned(), name: name.to_owned(), text: payload.to_string() }
-                }
+                Notice::Warning { tag, message } => QueuedNotice {
+                    kind: "warning".to_owned(),
+                    name: tag.to_owned(),
+                    text: message,
+                },
+                Notice::Event { name, payload } => QueuedNotice {
+                    kind: "event".to_owned(),
+                    name: name.to_owned(),
+                    text: payload.to_string(),
+                },
             })
             .collect()
     }

@@ -129,7 +129,8 @@ mod tests {
     /// Field names of `struct sqlite3_api_routines`, in order, read from the header of the bundled source.
     fn header_order() -> Vec<String> {
         let path = std::path::Path::new(env!("QUOTA_CORE_SQLITE3_INCLUDE")).join("sqlite3ext.h");
-        let text = std::fs::read_to_string(path).expect("the bundled SQLite has its header beside it");
+        let text =
+            std::fs::read_to_string(path).expect("the bundled SQLite has its header beside it");
         let start = text.find("struct sqlite3_api_routines {").expect("struct");
         let body = &text[start..];
         let body = &body[body.find('{').expect("brace") + 1..body.find("\n};").expect("end")];
@@ -138,7 +139,10 @@ mod tests {
         let name = regex::Regex::new(r"\(\s*\*\s*(\w+)\s*\)").expect("regex");
         body.split(';')
             .filter(|member| !member.trim().is_empty())
-            .map(|member| name.captures(member).map_or_else(String::new, |found| found[1].to_owned()))
+            .map(|member| {
+                name.captures(member)
+                    .map_or_else(String::new, |found| found[1].to_owned())
+            })
             .collect()
     }
 
@@ -155,6 +159,9 @@ mod tests {
     #[test]
     fn no_table_is_an_error() {
         // SAFETY: a null table is checked before anything is read.
-        assert_eq!(unsafe { Api::from_table(std::ptr::null()) }.err(), Some(ApiError::NoTable));
+        assert_eq!(
+            unsafe { Api::from_table(std::ptr::null()) }.err(),
+            Some(ApiError::NoTable)
+        );
     }
 }

@@ -23,7 +23,9 @@ use super::statement::{Param, Row, Statement};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AttachError {
     /// `loadExtension` loaded some other file than this one.
-    #[error("the connection loaded another copy of this addon: pass the path of the copy that this module loaded")]
+    #[error(
+        "the connection loaded another copy of this addon: pass the path of the copy that this module loaded"
+    )]
     OtherCopy,
     #[error("{0}")]
     Unsupported(#[from] ApiError),
@@ -136,7 +138,8 @@ impl Conn {
         if shared.claim.borrow().is_none()
             && let Some(file) = Self(Rc::clone(&shared)).file_id()
         {
-            let claim = FileClaim::take(file, shared.api.identity()).ok_or(AttachError::FileInUse)?;
+            let claim =
+                FileClaim::take(file, shared.api.identity()).ok_or(AttachError::FileInUse)?;
             shared.claim.replace(Some(claim));
         }
         if !shared.guarded.get() {
@@ -156,7 +159,8 @@ impl Conn {
                 return Err(AttachError::FileInUse);
             }
         }
-        let connection = rusqlite::Connection::open(path).map_err(|error| AttachError::Open(error.to_string()))?;
+        let connection = rusqlite::Connection::open(path)
+            .map_err(|error| AttachError::Open(error.to_string()))?;
         let conn = Self::own(connection)?;
         if let Some(file) = FileId::of(path) {
             let claim = FileClaim::take(file, bundled.identity()).ok_or(AttachError::FileInUse)?;
@@ -174,10 +178,14 @@ impl Conn {
 
     fn own(connection: rusqlite::Connection) -> Result<Self, AttachError> {
         let failed = |error: rusqlite::Error| AttachError::Open(error.to_string());
-        connection.busy_timeout(Duration::from_millis(5000)).map_err(failed)?;
+        connection
+            .busy_timeout(Duration::from_millis(5000))
+            .map_err(failed)?;
         // A read-only file cannot change its journal mode: it is used as it is.
         let _ = connection.pragma_update(None, "journal_mode", "WAL");
-        connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+        connection
+            .pragma_update(None, "foreign_keys", true)
+            .map_err(failed)?;
         // SAFETY: the handle lives as long as `connection`, which `Shared` keeps until it lets go of the handle.
         let db = unsafe { connection.handle() };
         Ok(Self(Shared::new(db, Api::bundled(), Some(connection))))
@@ -218,7 +226,11 @@ impl Conn {
             }
             CStr::from_ptr(name).to_str().ok()?.to_owned()
         };
-        if name.is_empty() { None } else { FileId::of(Path::new(&name)) }
+        if name.is_empty() {
+            None
+        } else {
+            FileId::of(Path::new(&name))
+        }
     }
 
     /// Runs a statement and maps every row. The statement is kept prepared: its text is its identity.
@@ -244,7 +256,11 @@ impl Conn {
         row: impl FnOnce(&Row<'_>) -> T,
     ) -> Result<Option<T>, SqlError> {
         let running = self.run(sql, params)?;
-        Ok(if running.step()? { Some(row(&running.row())) } else { None })
+        Ok(if running.step()? {
+            Some(row(&running.row()))
+        } else {
+            None
+        })
     }
 
     /// Runs a statement to its end; the number of rows it changed.
@@ -270,7 +286,12 @@ impl Conn {
         self.start(Some((sql.as_ptr() as usize, sql.len())), sql, params)
     }
 
-    fn start(&self, key: Option<(usize, usize)>, sql: &str, params: &[Param<'_>]) -> Result<Running<'_>, SqlError> {
+    fn start(
+        &self,
+        key: Option<(usize, usize)>,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Running<'_>, SqlError> {
         if !self.is_open() {
             return Err(SqlError::closed());
         }
@@ -282,7 +303,11 @@ impl Conn {
             // SAFETY: the handle is live and on this thread.
             None => unsafe { Statement::prepare(&shared.api, shared.db, sql, key.is_some())? },
         };
-        let running = Running { shared, key, statement: Some(statement) };
+        let running = Running {
+            shared,
+            key,
+            statement: Some(statement),
+        };
         if let Some(statement) = &running.statement {
             // SAFETY: the params outlive this call only if they outlive `running`'s steps: `params` is borrowed by the
             // callers above until they are done, and `Running` clears the bindings when dropped.
@@ -292,7 +317,10 @@ impl Conn {
     }
 
     /// Runs `work` as one unit: a transaction, or a savepoint inside the host's. An error undoes it.
-    pub fn transaction<T, E: From<SqlError>>(&self, work: impl FnOnce(&Self) -> Result<T, E>) -> Result<T, E> {
+    pub fn transaction<T, E: From<SqlError>>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, E>,
+    ) -> Result<T, E> {
         let nested = self.is_open() && !self.autocommit();
         let (begin, commit, undo): (_, _, &[&'static str]) = if nested {
             (
@@ -330,7 +358,9 @@ impl Running<'_> {
         match &self.statement {
             // SAFETY: checked open when started; the host cannot close under a running statement of this thread but
             // from a function that the statement calls, which the check here catches.
-            Some(statement) if self.shared.open.get() => unsafe { statement.step(&self.shared.api, self.shared.db) },
+            Some(statement) if self.shared.open.get() => unsafe {
+                statement.step(&self.shared.api, self.shared.db)
+            },
             _ => Err(SqlError::closed()),
         }
     }
@@ -345,11 +375,15 @@ impl Running<'_> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let Some(statement) = self.statement.take() else { return };
+        let Some(statement) = self.statement.take() else {
+            return;
+        };
         // SAFETY: a handle with an unfinished statement is not freed, even where the host asked to close it.
         unsafe { statement.reset(&self.shared.api) };
         let displaced = match self.key {
-            Some(key) if self.shared.open.get() => self.shared.statements.borrow_mut().insert(key, statement),
+            Some(key) if self.shared.open.get() => {
+                self.shared.statements.borrow_mut().insert(key, statement)
+            }
             _ => Some(statement),
         };
         if let Some(statement) = displaced {

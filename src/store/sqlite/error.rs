@@ -36,7 +36,10 @@ pub enum SqlErrorKind {
 impl SqlError {
     #[must_use]
     pub fn closed() -> Self {
-        Self { code: ffi::SQLITE_MISUSE, message: "the database connection is closed".to_owned() }
+        Self {
+            code: ffi::SQLITE_MISUSE,
+            message: "the database connection is closed".to_owned(),
+        }
     }
 
     #[must_use]
@@ -47,10 +50,15 @@ impl SqlError {
             ffi::SQLITE_FULL => SqlErrorKind::Full,
             ffi::SQLITE_READONLY => SqlErrorKind::ReadOnly,
             ffi::SQLITE_CONSTRAINT => SqlErrorKind::Constraint,
-            ffi::SQLITE_ERROR if self.message.contains("no such table") || self.message.contains("no such column") => {
+            ffi::SQLITE_ERROR
+                if self.message.contains("no such table")
+                    || self.message.contains("no such column") =>
+            {
                 SqlErrorKind::MissingTable
             }
-            ffi::SQLITE_ERROR if self.message.contains("integer overflow") => SqlErrorKind::Overflow,
+            ffi::SQLITE_ERROR if self.message.contains("integer overflow") => {
+                SqlErrorKind::Overflow
+            }
             _ => SqlErrorKind::Other,
         }
     }

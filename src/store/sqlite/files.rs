@@ -50,7 +50,10 @@ impl FileClaim {
     #[must_use]
     pub fn take(file: FileId, api: usize) -> Option<Self> {
         let mut holders = HOLDERS.lock();
-        let holder = holders.get_or_insert_default().entry(file.clone()).or_insert(Holder { api, count: 0 });
+        let holder = holders
+            .get_or_insert_default()
+            .entry(file.clone())
+            .or_insert(Holder { api, count: 0 });
         if holder.api != api {
             return None;
         }
@@ -83,8 +86,12 @@ pub fn held_by(file: &FileId) -> Option<usize> {
 pub fn open_in_this_process(file: &FileId) -> bool {
     #[cfg(target_os = "linux")]
     {
-        let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return false };
-        entries.flatten().any(|entry| FileId::of(&entry.path()).as_ref() == Some(file))
+        let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+            return false;
+        };
+        entries
+            .flatten()
+            .any(|entry| FileId::of(&entry.path()).as_ref() == Some(file))
     }
     #[cfg(not(target_os = "linux"))]
     {

@@ -71,8 +71,18 @@ pub fn register(shared: &Rc<Shared>) -> Result<(), SqlError> {
     // SAFETY: the handle is live and on this thread; `aux` is released by `destroy_module`, which SQLite calls even
     // when the registration fails.
     unsafe {
-        let code = (api.create_module_v2)(db, NAME.as_ptr(), &raw const MODULE.0, aux, Some(destroy_module));
-        if code == ffi::SQLITE_OK { Ok(()) } else { Err(last_error(api, db)) }
+        let code = (api.create_module_v2)(
+            db,
+            NAME.as_ptr(),
+            &raw const MODULE.0,
+            aux,
+            Some(destroy_module),
+        );
+        if code == ffi::SQLITE_OK {
+            Ok(())
+        } else {
+            Err(last_error(api, db))
+        }
     }
 }
 
@@ -110,7 +120,10 @@ unsafe extern "C" fn connect(
             if code != ffi::SQLITE_OK {
                 return code;
             }
-            let guard = Box::new(GuardTable { base: std::mem::zeroed(), shared: Rc::clone(shared) });
+            let guard = Box::new(GuardTable {
+                base: std::mem::zeroed(),
+                shared: Rc::clone(shared),
+            });
             *table = Box::into_raw(guard).cast();
         }
         ffi::SQLITE_OK
@@ -135,15 +148,24 @@ unsafe extern "C" fn destroy_module(aux: *mut c_void) {
     });
 }
 
-unsafe extern "C" fn best_index(_table: *mut ffi::sqlite3_vtab, _info: *mut ffi::sqlite3_index_info) -> c_int {
+unsafe extern "C" fn best_index(
+    _table: *mut ffi::sqlite3_vtab,
+    _info: *mut ffi::sqlite3_index_info,
+) -> c_int {
     ffi::SQLITE_OK
 }
 
-unsafe extern "C" fn open(_table: *mut ffi::sqlite3_vtab, cursor: *mut *mut ffi::sqlite3_vtab_cursor) -> c_int {
+unsafe extern "C" fn open(
+    _table: *mut ffi::sqlite3_vtab,
+    cursor: *mut *mut ffi::sqlite3_vtab_cursor,
+) -> c_int {
     shielded(|| {
         // SAFETY: SQLite passes a place for the cursor and frees it through `close`.
         unsafe {
-            *cursor = Box::into_raw(Box::new(GuardCursor { base: std::mem::zeroed() })).cast();
+            *cursor = Box::into_raw(Box::new(GuardCursor {
+                base: std::mem::zeroed(),
+            }))
+            .cast();
         }
         ffi::SQLITE_OK
     })

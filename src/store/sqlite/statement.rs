@@ -52,15 +52,34 @@ pub struct Statement {
 impl Statement {
     /// # Safety
     /// `db` is a live handle made by the copy of SQLite behind `api`, and the caller is on its thread.
-    pub unsafe fn prepare(api: &Api, db: *mut Db, sql: &str, persistent: bool) -> Result<Self, SqlError> {
+    pub unsafe fn prepare(
+        api: &Api,
+        db: *mut Db,
+        sql: &str,
+        persistent: bool,
+    ) -> Result<Self, SqlError> {
         let Ok(length) = c_int::try_from(sql.len()) else {
-            return Err(SqlError { code: ffi::SQLITE_TOOBIG, message: "statement too long".to_owned() });
+            return Err(SqlError {
+                code: ffi::SQLITE_TOOBIG,
+                message: "statement too long".to_owned(),
+            });
         };
-        let flags = if persistent { ffi::SQLITE_PREPARE_PERSISTENT } else { 0 };
+        let flags = if persistent {
+            ffi::SQLITE_PREPARE_PERSISTENT
+        } else {
+            0
+        };
         let mut raw = std::ptr::null_mut();
         // SAFETY: `sql` is valid for `length` bytes, and SQLite does not keep it.
         let code = unsafe {
-            (api.prepare_v3)(db, sql.as_ptr().cast::<c_char>(), length, flags, &raw mut raw, std::ptr::null_mut())
+            (api.prepare_v3)(
+                db,
+                sql.as_ptr().cast::<c_char>(),
+                length,
+                flags,
+                &raw mut raw,
+                std::ptr::null_mut(),
+            )
         };
         if code != ffi::SQLITE_OK {
             // SAFETY: as above, the handle is live.
@@ -68,12 +87,20 @@ impl Statement {
         }
         NonNull::new(raw)
             .map(|raw| Self { raw })
-            .ok_or_else(|| SqlError { code: ffi::SQLITE_ERROR, message: "empty statement".to_owned() })
+            .ok_or_else(|| SqlError {
+                code: ffi::SQLITE_ERROR,
+                message: "empty statement".to_owned(),
+            })
     }
 
     /// # Safety
     /// As for [`Statement::prepare`]. Bound texts must live until the statement is reset and its bindings cleared.
-    pub unsafe fn bind(&self, api: &Api, db: *mut Db, params: &[Param<'_>]) -> Result<(), SqlError> {
+    pub unsafe fn bind(
+        &self,
+        api: &Api,
+        db: *mut Db,
+        params: &[Param<'_>],
+    ) -> Result<(), SqlError> {
         let raw = self.raw.as_ptr();
         for (position, param) in params.iter().enumerate() {
             let index = c_int::try_from(position + 1).unwrap_or(c_int::MAX);
@@ -90,13 +117,22 @@ impl Statement {
                     Param::Text(text) => match c_int::try_from(text.len()) {
                         // An empty slice may dangle: SQLite would read a null pointer as NULL, never as ''.
                         Ok(0) => (api.bind_text)(raw, index, c"".as_ptr(), 0, None),
-                        Ok(length) => (api.bind_text)(raw, index, text.as_ptr().cast::<c_char>(), length, None),
+                        Ok(length) => (api.bind_text)(
+                            raw,
+                            index,
+                            text.as_ptr().cast::<c_char>(),
+                            length,
+                            None,
+                        ),
                         Err(_) => ffi::SQLITE_TOOBIG,
                     },
                 }
             };
             if code == ffi::SQLITE_TOOBIG {
-                return Err(SqlError { code, message: "string or blob too big".to_owned() });
+                return Err(SqlError {
+                    code,
+                    message: "string or blob too big".to_owned(),
+                });
             }
             if code != ffi::SQLITE_OK {
                 // SAFETY: the handle is live.
@@ -121,7 +157,11 @@ impl Statement {
     }
 
     pub fn row<'s>(&'s self, api: &'s Api) -> Row<'s> {
-        Row { raw: self.raw.as_ptr(), api, statement: PhantomData }
+        Row {
+            raw: self.raw.as_ptr(),
+            api,
+            statement: PhantomData,
+        }
     }
 
     /// # Safety
@@ -169,7 +209,9 @@ impl Row<'_> {
         // SAFETY: as in `column_type`.
         match kind {
             ffi::SQLITE_NULL => None,
-            ffi::SQLITE_INTEGER => Some(unsafe { (self.api.column_int64)(self.raw, column) } as f64),
+            ffi::SQLITE_INTEGER => {
+                Some(unsafe { (self.api.column_int64)(self.raw, column) } as f64)
+            }
             _ => Some(unsafe { (self.api.column_double)(self.raw, column) }),
         }
     }
@@ -234,7 +276,9 @@ pub unsafe fn last_error(api: &Api, db: *mut Db) -> SqlError {
         let message = if message.is_null() {
             String::new()
         } else {
-            std::ffi::CStr::from_ptr(message).to_string_lossy().into_owned()
+            std::ffi::CStr::from_ptr(message)
+                .to_string_lossy()
+                .into_owned()
         };
         SqlError { code, message }
     }
