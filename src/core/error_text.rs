@@ -1,6 +1,6 @@
 //! What kind of refusal a provider's error is, from its status and text. Classifies only; how long to wait is decided elsewhere.
 //!
-//! The questions overlap ("insufficient_quota" also names a quota); the order in which they are asked is the caller's.
+//! The questions overlap (`insufficient_quota` also names a quota); the order in which they are asked is the caller's.
 
 use regex::Regex;
 use std::sync::LazyLock;
