@@ -1,5 +1,3 @@
-'use strict';
-
 const { invalidArgument } = require('./errors.js');
 
 /** What a value is, for a message: never its content, which may be a secret or a megabyte. */
@@ -45,4 +43,12 @@ function numberOrNone(value, name) {
   return value;
 }
 
-module.exports = { describe, requireString, requireNumber, requireFunction, requireObject, optionalNumber, numberOrNone };
+module.exports = {
+  describe,
+  requireString,
+  requireNumber,
+  requireFunction,
+  requireObject,
+  optionalNumber,
+  numberOrNone,
+};

@@ -1,5 +1,3 @@
-'use strict';
-
 /** An error of this package. `code` is one of the `ERR_QUOTA_…` codes in docs/errors.md. */
 class QuotaCoreError extends Error {
   /**

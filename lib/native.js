@@ -1,12 +1,20 @@
-'use strict';
-
 // The native addon, and the path of the very file that was loaded: a host connection must load that file as its SQLite
 // extension, not a copy of it.
 
 const { createRequire } = require('node:module');
 const path = require('node:path');
 
-const binding = require('../binding.js');
+const { bindingError } = require('./binding-error.js');
+
+function load() {
+  try {
+    return require('../binding.js');
+  } catch (cause) {
+    throw bindingError(cause);
+  }
+}
+
+const binding = load();
 
 /** The newest `.node` file of this package among the loaded shared objects. */
 function loadedFile() {

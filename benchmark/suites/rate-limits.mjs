@@ -63,17 +63,6 @@ export const cases = [
     contenders: ({ core, sql }) => ({ ours: () => oursAllGates(core), 'plain SQL': () => sqlAllGates(sql) }),
   },
   {
-    name: 'all gates, 50 routes',
-    contenders: ({ core, sql }) => ({
-      ours: () => {
-        for (let route = 0; route < 50; route++) oursAllGates(core);
-      },
-      'plain SQL': () => {
-        for (let route = 0; route < 50; route++) sqlAllGates(sql);
-      },
-    }),
-  },
-  {
     name: 'lease + record + release',
     contenders: ({ core, sql }) => ({
       ours: () => {
