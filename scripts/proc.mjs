@@ -10,7 +10,7 @@ export const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const windows = process.platform === 'win32';
 
 // npm and npx are .cmd files on Windows, which only a shell can start.
-function start(command, args, options) {
+export function start(command, args, options) {
   const shell = windows && /^(npm|npx)$/.test(command);
   return spawn(command, args, { cwd: root, stdio: 'inherit', shell, ...options });
 }

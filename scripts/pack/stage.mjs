@@ -5,8 +5,8 @@
 
 import { copyFileSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import { pathToFileURL } from 'node:url';
+import { parseArgs } from 'node:util';
 import { capture, root } from '../proc.mjs';
 
 const json = (path) => JSON.parse(readFileSync(path, 'utf8'));
