@@ -17,6 +17,7 @@ import {
 } from './api.mjs';
 import { ensure } from './ensure.mjs';
 import { cargo, root, tool } from './proc.mjs';
+import { versionFaults } from './release/version.mjs';
 
 const SNAPSHOT = '__test__/api.snapshot.txt';
 const args = process.argv.slice(2);
@@ -97,6 +98,9 @@ const parts = {
   },
 
   async api() {
+    console.log('-- versions');
+    for (const fault of versionFaults()) expect(false, fault);
+
     console.log('-- public surface');
     const now = surface();
     const file = join(root, SNAPSHOT);

@@ -41,19 +41,12 @@ function reasonToBuild(profile) {
   return null;
 }
 
-/** Builds the addon and its generated loader. */
-export async function build(profile) {
+/** Builds the addon and its generated loader; `flags` are those of `napi build` (a target, a cross compiler). */
+export async function build(profile, flags = []) {
   const release = profile === 'release' ? ['--release'] : [];
+  const generated = ['--js', 'binding.js', '--dts', 'binding.d.ts'];
   rmSync(marker, { force: true });
-  const code = await tool('@napi-rs/cli', [
-    'build',
-    '--platform',
-    ...release,
-    '--js',
-    'binding.js',
-    '--dts',
-    'binding.d.ts',
-  ]);
+  const code = await tool('@napi-rs/cli', ['build', '--platform', ...release, ...generated, ...flags]);
   if (code !== 0) throw new Error(`napi build ended with ${code}`);
   writeFileSync(marker, profile);
 }
@@ -78,7 +71,7 @@ export async function ensure(profile = 'any') {
 }
 
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
-  const arg = process.argv[2] ?? 'any';
-  if (arg.startsWith('build:')) await build(arg.slice('build:'.length));
+  const [arg = 'any', ...flags] = process.argv.slice(2);
+  if (arg.startsWith('build:')) await build(arg.slice('build:'.length), flags);
   else await ensure(arg);
 }

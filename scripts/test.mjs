@@ -2,7 +2,7 @@
 //
 // npm test -- <word> …     only tests whose name holds a word (cargo) and test files whose name holds it (node)
 // npm test -- --rust       only the two cargo runs
-// npm test -- --node       only the tests of the built addon
+// npm test -- --node       only the tests of the built addon; with --prebuilt, of the addon that is there, however old
 
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,9 +12,12 @@ import { cargo, root, run } from './proc.mjs';
 const args = process.argv.slice(2);
 const only = args.filter((arg) => arg === '--rust' || arg === '--node');
 const words = args.filter((arg) => !arg.startsWith('--'));
-const unknown = args.filter((arg) => arg.startsWith('--') && !only.includes(arg));
+const prebuilt = args.includes('--prebuilt');
+const unknown = args.filter((arg) => arg.startsWith('--') && !only.includes(arg) && arg !== '--prebuilt');
 if (unknown.length > 0) {
-  console.error(`npm test: unknown option ${unknown.join(' ')} (known: --rust, --node, words of test names)`);
+  console.error(
+    `npm test: unknown option ${unknown.join(' ')} (known: --rust, --node, --prebuilt, words of test names)`,
+  );
   process.exit(2);
 }
 
@@ -37,7 +40,7 @@ async function step(title, work) {
   console.log(`-- ${title}: ok, ${Math.round((Date.now() - started) / 1000)} s`);
 }
 
-await ensure();
+if (!prebuilt) await ensure();
 if (only.length === 0 || only.includes('--rust')) {
   const filter = words.length > 0 ? ['--', ...words] : [];
   await step('cargo test --no-default-features', () => cargo(['test', '--no-default-features', ...filter]));

@@ -46,5 +46,8 @@ export function openDatabase(file, { driver = driverName, readonly = false, busy
 
 /** All rows as plain objects (node:sqlite gives objects without a prototype). */
 export function all(db, sql, ...params) {
-  return db.prepare(sql).all(...params).map((row) => ({ ...row }));
+  return db
+    .prepare(sql)
+    .all(...params)
+    .map((row) => ({ ...row }));
 }

@@ -184,7 +184,8 @@ async function outcome(run) {
 
 function outcomeDifference({ value, error }, recorded) {
   const expected = recorded?.$throws;
-  if (error === undefined) return expected ? `returned ${inspect(value)}, recorded a throw` : difference(value, recorded);
+  if (error === undefined)
+    return expected ? `returned ${inspect(value)}, recorded a throw` : difference(value, recorded);
   if (!expected) return `threw ${inspect(error)}, recorded ${inspect(recorded)}`;
   return difference({ name: error.name, message: error.message }, expected, 'error');
 }
