@@ -19,4 +19,12 @@ export const { runCooldownProbePass, startCooldownProbe, stopCooldownProbe, rese
 export const { runWithQuotaObservationContext, getQuotaObservationContext, getQuotaStateForKeys } = quotaCore;
 export const { parseQuotaObservationsFromResponse, recordQuotaObservationsFromResponse } = quotaCore;
 export const { recordQuotaObservation, getKeyQuotaHeadroom, invalidateKeyQuotaHeadroom } = quotaCore;
-export * from 'quota-core';
+export const { parseProviderLimit, isLoopbackOrPrivateUrl, inferQuotaPoolKey, isSharedPool } = quotaCore;
+export type * from 'quota-core';
+export {
+  AUTH_FAILURE_COOLDOWN_MS,
+  LOCAL_ENDPOINT_COOLDOWN_MS,
+  MODEL_FORBIDDEN_COOLDOWN_MS,
+  PAYMENT_REQUIRED_COOLDOWN_MS,
+  WINDOW_USAGE_TTL_MS,
+} from 'quota-core';
