@@ -1,9 +1,9 @@
 // The host's one instance. ratelimit.ts, cooldown-probe.ts and provider-quota.ts become `export * from './quota.js'`.
-import { createQuotaCore } from 'quota-core';
+import * as quota from 'quota-core';
 import { getDb } from './db.js';
 import { validateKey } from './keys.js';
 
-export const quotaCore = createQuotaCore({ database: getDb, probe: validateKey });
+export const quotaCore = quota.createQuotaCore({ database: getDb, probe: validateKey });
 
 export const { acquireLease, releaseLease, resetLeases, inFlightForKey, canMakeRequest, canUseTokens } = quotaCore;
 export const { getKeyConcurrencyLimit, canUseKeyConcurrency, getRateLimitStatus, recordRequest } = quotaCore;
@@ -20,11 +20,6 @@ export const { runWithQuotaObservationContext, getQuotaObservationContext, getQu
 export const { parseQuotaObservationsFromResponse, recordQuotaObservationsFromResponse } = quotaCore;
 export const { recordQuotaObservation, getKeyQuotaHeadroom, invalidateKeyQuotaHeadroom } = quotaCore;
 export const { parseProviderLimit, isLoopbackOrPrivateUrl, inferQuotaPoolKey, isSharedPool } = quotaCore;
+export const { AUTH_FAILURE_COOLDOWN_MS, LOCAL_ENDPOINT_COOLDOWN_MS, MODEL_FORBIDDEN_COOLDOWN_MS } = quota;
+export const { PAYMENT_REQUIRED_COOLDOWN_MS, WINDOW_USAGE_TTL_MS } = quota;
 export type * from 'quota-core';
-export {
-  AUTH_FAILURE_COOLDOWN_MS,
-  LOCAL_ENDPOINT_COOLDOWN_MS,
-  MODEL_FORBIDDEN_COOLDOWN_MS,
-  PAYMENT_REQUIRED_COOLDOWN_MS,
-  WINDOW_USAGE_TTL_MS,
-} from 'quota-core';
