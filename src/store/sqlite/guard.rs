@@ -5,7 +5,7 @@
 //! statements, so `xDisconnect` is the moment to finalize ours; `xDestroy` of the module is the last sign of life of a
 //! handle. This file owns the module and its callbacks; it runs no query but the one that connects the table.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::rc::Rc;
 
 use libsqlite3_sys as ffi;
@@ -15,8 +15,11 @@ use super::connection::Shared;
 use super::error::SqlError;
 use super::statement::{Statement, last_error};
 
-const NAME: &CStr = c"quota_core_guard";
-const TOUCH: &str = "SELECT * FROM quota_core_guard";
+/// A name of this very copy of the addon: registering a taken name would destroy the guard of the other copy, when a
+/// process has two installed and both use one connection.
+fn name() -> String {
+    format!("quota_core_guard_{:x}", &raw const MODULE as usize)
+}
 
 /// What SQLite sees of a connected guard. The base comes first: SQLite casts between the two.
 #[repr(C)]
@@ -67,13 +70,14 @@ static MODULE: Module = Module(ffi::sqlite3_module {
 /// Registers the guard on the connection. Once per connection: registering the name again destroys the first guard.
 pub fn register(shared: &Rc<Shared>) -> Result<(), SqlError> {
     let (api, db) = (&shared.api, shared.db);
+    let name = format!("{}\0", name());
     let aux = Box::into_raw(Box::new(Rc::clone(shared))).cast::<c_void>();
     // SAFETY: the handle is live and on this thread; `aux` is released by `destroy_module`, which SQLite calls even
     // when the registration fails.
     unsafe {
         let code = (api.create_module_v2)(
             db,
-            NAME.as_ptr(),
+            name.as_ptr().cast(),
             &raw const MODULE.0,
             aux,
             Some(destroy_module),
@@ -91,7 +95,7 @@ pub fn touch(shared: &Shared) -> Result<(), SqlError> {
     let (api, db) = (&shared.api, shared.db);
     // SAFETY: the handle is live and on this thread; the statement is finalized before anything else happens.
     unsafe {
-        let statement = Statement::prepare(api, db, TOUCH, false)?;
+        let statement = Statement::prepare(api, db, &format!("SELECT * FROM {}", name()), false)?;
         let outcome = statement.step(api, db);
         statement.finalize(api);
         outcome.map(|_| ())
