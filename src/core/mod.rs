@@ -2,14 +2,20 @@
 
 pub mod billing;
 mod compat;
+pub mod cooldown;
 pub mod env_caps;
 pub mod error_text;
+pub mod gates;
+pub mod hits;
 pub mod js_number;
 pub mod learning;
+pub mod leases;
 pub mod model_scope;
+pub mod route;
 pub mod share;
 mod stated_limit;
-
+pub mod time;
 pub mod url_locality;
+pub mod windows;
 
 pub use compat::Compat;

@@ -47,6 +47,12 @@ pub fn open_file(path: String) -> Result<Connection> {
     Ok(Connection(conn))
 }
 
+/// The file that this addon was loaded from; null where the system does not tell.
+#[napi(catch_unwind)]
+pub fn library_path() -> Option<String> {
+    crate::store::sqlite::library_path()
+}
+
 /// A queued warning or event.
 #[napi(object)]
 pub struct QueuedNotice {

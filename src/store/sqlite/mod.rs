@@ -4,12 +4,17 @@
 
 mod api;
 mod connection;
+pub mod cooldowns;
 mod error;
 mod files;
 mod guard;
+pub mod host;
+mod library;
 mod statement;
+pub mod usage;
 
 pub use api::ApiError;
 pub use connection::{AttachError, Conn, sqlite3_extension_init};
 pub use error::{SqlError, SqlErrorKind};
+pub use library::library_path;
 pub use statement::{Param, Row};

@@ -1,0 +1,259 @@
+'use strict';
+
+// What every part of an instance is built from: the clock, the environment, the host's connection, warnings and events.
+
+const { binding } = require('./native.js');
+const { QuotaCoreError, invalidArgument } = require('./errors.js');
+const { describe, requireFunction, requireString } = require('./args.js');
+const { openFile, takeConnection } = require('./connection.js');
+
+const defaultLogger = {
+  debug() {},
+  info() {},
+  warn: (...args) => console.warn(...args),
+  error: (...args) => console.error(...args),
+};
+
+const EVENTS = ['cooldown_recovered', 'cooldown_set', 'degraded', 'recovered', 'limit_learned'];
+
+/** Throws unless every option is of its documented type. */
+function checkOptions(options) {
+  const functions = ['clock', 'random', 'settings', 'probe', 'saturation'];
+  for (const name of functions) if (options[name] !== undefined) requireFunction(options[name], `options.${name}`);
+  const oneOf = { compat: ['corrected', 'recorded'], dayWindow: ['utc-day', 'sliding-24h'] };
+  for (const [name, values] of Object.entries(oneOf)) {
+    if (options[name] !== undefined && !values.includes(options[name])) {
+      throw invalidArgument(`options.${name} must be one of ${values.map((value) => `'${value}'`).join(', ')}`);
+    }
+  }
+  for (const name of ['env', 'logger', 'quotaStore']) {
+    const value = options[name];
+    if (value !== undefined && (value === null || typeof value !== 'object')) {
+      throw invalidArgument(`options.${name} must be an object, not ${describe(value)}`);
+    }
+  }
+}
+
+/**
+ * @param {object} options the options of `createQuotaCore`
+ */
+function createContext(options) {
+  checkOptions(options);
+  const link = new binding.Link();
+  const logger = { ...defaultLogger, ...bindLogger(options.logger) };
+  const recorded = options.compat === 'recorded';
+  const listeners = new Map(EVENTS.map((name) => [name, new Set()]));
+  const resetHooks = [];
+  const closeHooks = [];
+  const inspectHooks = [];
+  let closed = false;
+
+  const { clock } = options;
+  // Looked up at each call: a test's fake timers replace it.
+  const systemNow = () => Date.now();
+  const now = clock
+    ? () => {
+        const value = clock();
+        if (typeof value !== 'number') throw invalidArgument(`options.clock must return a number, not ${describe(value)}`);
+        return value;
+      }
+    : systemNow;
+
+  const { env } = options;
+  const readEnv = env ? () => env : () => process.env;
+
+  function log(level, ...args) {
+    try {
+      logger[level](...args);
+    } catch {
+      // A logger that throws must not decide about a request.
+    }
+  }
+
+  const warn = (tag, message, details) => {
+    if (details === undefined) log('warn', tag, message);
+    else log('warn', tag, message, details);
+  };
+
+  const warnedOnce = new Set();
+  function warnOnce(tag, message, details) {
+    const key = `${tag}\n${message}`;
+    if (warnedOnce.has(key)) return;
+    // Messages are ours and few; the bound only guards against one that carries a caller's value.
+    if (warnedOnce.size > 1000) warnedOnce.clear();
+    warnedOnce.add(key);
+    warn(tag, message, details);
+  }
+
+  function on(name, listener) {
+    const set = listeners.get(requireString(name, 'event'));
+    if (!set) throw invalidArgument(`event must be one of ${EVENTS.join(', ')}`);
+    requireFunction(listener, 'listener');
+    const entry = { listener };
+    set.add(entry);
+    return () => {
+      set.delete(entry);
+    };
+  }
+
+  function emit(name, payload) {
+    for (const { listener } of [...listeners.get(name)]) {
+      try {
+        listener(payload);
+      } catch (error) {
+        log('error', `quota:${name}`, 'a listener threw', error);
+      }
+    }
+  }
+
+  /** Passes on what the native parts queued. */
+  function drain() {
+    if (!link.pending) return;
+    for (const { kind, name, text } of link.takeNotices()) {
+      if (kind === 'warning') warn(name, text);
+      else emit(name, JSON.parse(text));
+    }
+  }
+
+  const connection = createConnectionSlot({ options, link, warn: warnOnce, log });
+
+  /** Call first in every function that may read the database: finds the host's current connection. */
+  function sync() {
+    if (closed) throw new QuotaCoreError('ERR_QUOTA_CLOSED', 'this instance is closed: create another one');
+    connection.sync();
+  }
+
+  function reset() {
+    if (closed) throw new QuotaCoreError('ERR_QUOTA_CLOSED', 'this instance is closed: create another one');
+    for (const hook of resetHooks) hook();
+  }
+
+  function close() {
+    if (closed) return;
+    closed = true;
+    for (const hook of closeHooks) hook();
+    connection.close();
+  }
+
+  return {
+    options,
+    recorded,
+    link,
+    now,
+    systemNow,
+    env: readEnv,
+    log,
+    warn,
+    warnOnce,
+    on,
+    emit,
+    drain,
+    sync,
+    reset,
+    close,
+    attach: (database) => {
+      if (closed) throw new QuotaCoreError('ERR_QUOTA_CLOSED', 'this instance is closed: create another one');
+      connection.attach(database);
+    },
+    detach: () => connection.detach(),
+    isClosed: () => closed,
+    onReset: (hook) => resetHooks.push(hook),
+    onClose: (hook) => closeHooks.push(hook),
+    onInspect: (hook) => inspectHooks.push(hook),
+    inspect: () => Object.assign({}, ...inspectHooks.map((hook) => hook())),
+  };
+}
+
+function bindLogger(logger) {
+  if (!logger) return {};
+  const bound = {};
+  for (const level of ['debug', 'info', 'warn', 'error']) {
+    if (typeof logger[level] === 'function') bound[level] = (...args) => logger[level](...args);
+  }
+  return bound;
+}
+
+/** Keeps the link on the connection that the host means right now. */
+function createConnectionSlot({ options, link, warn, log }) {
+  let provider = null;
+  let own = null;
+  let seen;
+  let seenRaw;
+
+  function use(native) {
+    link.connect(native);
+  }
+
+  function releaseOwn() {
+    own?.close();
+    own = null;
+  }
+
+  /** A connection that the host named once, or a path: failing is the caller's to know. */
+  function attach(database) {
+    if (typeof database === 'string') {
+      const opened = openFile(database);
+      releaseOwn();
+      provider = null;
+      own = opened;
+      use(opened);
+    } else if (typeof database === 'function' && typeof database.loadExtension !== 'function') {
+      releaseOwn();
+      provider = database;
+      seen = undefined;
+      seenRaw = undefined;
+      link.disconnect();
+    } else {
+      const native = takeConnection(database);
+      releaseOwn();
+      // Asked again at each call: an adapter may be one object for ever and hold another connection after a reopen.
+      provider = () => database;
+      seen = database;
+      seenRaw = database.raw;
+      use(native);
+    }
+  }
+
+  function detach() {
+    releaseOwn();
+    provider = null;
+    link.disconnect();
+  }
+
+  function sync() {
+    if (provider === null) return;
+    try {
+      const database = provider();
+      if (database === undefined || database === null) lose();
+      else if (database !== seen || database.raw !== seenRaw) change(database);
+    } catch (error) {
+      log('debug', 'quota:attach', 'the database is not there yet', error);
+      lose();
+    }
+  }
+
+  function lose() {
+    if (seen === undefined) return;
+    seen = undefined;
+    seenRaw = undefined;
+    link.disconnect();
+  }
+
+  function change(database) {
+    try {
+      use(takeConnection(database));
+      seen = database;
+      seenRaw = database.raw;
+    } catch (error) {
+      lose();
+      // A connection that was closed before it was ever used, or is busy in a loop, may be replaced at any call.
+      warn('quota:attach', `counting in memory: ${error.message}`, { code: error.code });
+    }
+  }
+
+  if (options.database !== undefined && options.database !== null) attach(options.database);
+
+  return { sync, attach, detach, close: detach };
+}
+
+module.exports = { createContext, EVENTS };

@@ -1,0 +1,23 @@
+'use strict';
+
+// One instance: its parts put together.
+
+const { createContext } = require('./context.js');
+const { requireObject } = require('./args.js');
+const { createRateLimit } = require('./ratelimit.js');
+
+function createQuotaCore(options = {}) {
+  const ctx = createContext({ ...requireObject(options, 'options') });
+  const rateLimit = createRateLimit(ctx);
+  return {
+    ...rateLimit.api,
+    on: ctx.on,
+    attach: (database) => ctx.attach(database),
+    detach: () => ctx.detach(),
+    close: () => ctx.close(),
+    reset: () => ctx.reset(),
+    inspect: () => ctx.inspect(),
+  };
+}
+
+module.exports = { createQuotaCore };

@@ -1,0 +1,478 @@
+'use strict';
+
+// Rate limits, leases, cooldowns and learned limits: checks arguments, reads clock and environment, calls the engine.
+
+const { binding } = require('./native.js');
+const { invalidArgument } = require('./errors.js');
+const { describe, numberOrNone, requireNumber, requireObject, requireString } = require('./args.js');
+const { createRoutes } = require('./routes.js');
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+
+const COOLDOWN_SOURCES = ['heuristic', 'authoritative', 'credit', 'tier'];
+
+const CAPS = [
+  { prefix: 'PROVIDER_DAILY_REQUEST_CAP_' },
+  { prefix: 'PROVIDER_MINUTE_REQUEST_CAP_' },
+  { prefix: 'PROVIDER_DAILY_TOKEN_CAP_' },
+];
+const [DAILY_REQUESTS, MINUTE_REQUESTS, DAILY_TOKENS] = [0, 1, 2];
+const CONCURRENCY = 'MAX_CONCURRENT_REQUESTS_PER_KEY';
+
+function createRateLimit(ctx) {
+  const { recorded } = ctx;
+  const rate = new binding.RateEngine(
+    ctx.link,
+    recorded,
+    (ctx.options.dayWindow ?? (recorded ? 'sliding-24h' : 'utc-day')) === 'sliding-24h',
+  );
+  const routes = createRoutes(rate);
+
+  /** Bit 1 of a verdict: the engine has something to tell. */
+  function verdict(bits) {
+    if (bits > 1) ctx.drain();
+    return (bits & 1) === 1;
+  }
+
+  /** Numbers that make no sense are clamped once the recorded behaviour is off, and told once. */
+  function clamped(value, name, to) {
+    ctx.warnOnce('quota:number', `${name} makes no sense as a number: counted as ${to}`);
+    return to;
+  }
+
+  function limitOf(limits, name) {
+    const limit = numberOrNone(limits[name], `limits.${name}`);
+    if (limit >= 0 || recorded || limits[name] === null || limits[name] === undefined) return limit;
+    return clamped(limit, `limits.${name}`, 0);
+  }
+
+  function requireLimits(limits) {
+    if (limits === null || typeof limits !== 'object') {
+      throw invalidArgument(`limits must be an object { rpm, rpd, tpm, tpd }, not ${describe(limits)}`);
+    }
+    return limits;
+  }
+
+  function tokensOf(tokens, name) {
+    requireNumber(tokens, name);
+    if (!recorded && !(tokens >= 0 && Number.isSafeInteger(tokens))) {
+      clamped(tokens, name, 'the next whole number, or 0');
+    }
+    return tokens;
+  }
+
+  function instant(value) {
+    if (value === undefined) return clock();
+    requireNumber(value, 'now');
+    if (!recorded && !Number.isFinite(value)) return clamped(value, 'now', 'the present');
+    return value;
+  }
+
+  function clock() {
+    const value = ctx.now();
+    return Number.isFinite(value) || recorded ? value : ctx.systemNow();
+  }
+
+  function routeOf(platform, modelId, keyId) {
+    requireString(platform, 'platform');
+    requireString(modelId, 'modelId');
+    requireNumber(keyId, 'keyId');
+    return routes.route(platform, modelId, keyId);
+  }
+
+  function accountOf(platform, keyId) {
+    requireString(platform, 'platform');
+    requireNumber(keyId, 'keyId');
+    return routes.account(platform, keyId);
+  }
+
+  const upper = new Map();
+  function platformEnv(prefix, platform) {
+    let name = upper.get(platform);
+    if (name === undefined) {
+      if (upper.size > 10_000) upper.clear();
+      upper.set(platform, (name = platform.toUpperCase()));
+    }
+    return envText(`${prefix}${name}`);
+  }
+
+  function envText(name) {
+    const value = ctx.env()[name];
+    return value === undefined || value === null ? undefined : String(value);
+  }
+
+  const capEnv = (cap, platform) => platformEnv(CAPS[cap].prefix, platform);
+
+  // Gates
+
+  function canMakeRequest(platform, modelId, keyId, limits) {
+    const route = routeOf(platform, modelId, keyId);
+    requireLimits(limits);
+    const rpm = limitOf(limits, 'rpm');
+    const rpd = limitOf(limits, 'rpd');
+    ctx.sync();
+    return verdict(rate.canMakeRequest(route, clock(), rpm, rpd));
+  }
+
+  function canUseTokens(platform, modelId, keyId, estimatedTokens, limits) {
+    const route = routeOf(platform, modelId, keyId);
+    const wanted = tokensOf(estimatedTokens, 'estimatedTokens');
+    requireLimits(limits);
+    const tpm = limitOf(limits, 'tpm');
+    const tpd = limitOf(limits, 'tpd');
+    ctx.sync();
+    return verdict(rate.canUseTokens(route, clock(), wanted, tpm, tpd));
+  }
+
+  function getRateLimitStatus(platform, modelId, keyId, limits) {
+    const route = routeOf(platform, modelId, keyId);
+    requireLimits(limits);
+    for (const name of ['rpm', 'rpd', 'tpm', 'tpd']) limitOf(limits, name);
+    ctx.sync();
+    const [rpm, rpd, tpm, tpd] = rate.used(route, clock());
+    ctx.drain();
+    const status = {
+      rpm: { used: rpm, limit: limits.rpm ?? null },
+      rpd: { used: rpd, limit: limits.rpd ?? null },
+      tpm: { used: tpm, limit: limits.tpm ?? null },
+    };
+    if (!recorded) status.tpd = { used: tpd, limit: limits.tpd ?? null };
+    return status;
+  }
+
+  // Concurrency
+
+  let concurrencyTexts;
+  let concurrencyLimit = null;
+  function getKeyConcurrencyLimit(platform) {
+    requireString(platform, 'platform');
+    const specific = platformEnv(`${CONCURRENCY}_`, platform);
+    const general = envText(CONCURRENCY);
+    const texts = `${specific}\n${general}`;
+    if (texts !== concurrencyTexts) {
+      concurrencyLimit = rate.keyConcurrencyLimit(specific, general);
+      concurrencyTexts = texts;
+    }
+    return concurrencyLimit;
+  }
+
+  function inFlightForKey(platform, keyId, now) {
+    const account = accountOf(platform, keyId);
+    ctx.sync();
+    return rate.inFlight(account, instant(now));
+  }
+
+  function canUseKeyConcurrency(platform, keyId, now) {
+    const account = accountOf(platform, keyId);
+    ctx.sync();
+    const at = instant(now);
+    const limit = getKeyConcurrencyLimit(platform);
+    return limit === null || rate.inFlight(account, at) < limit;
+  }
+
+  // Account-wide caps
+
+  function capOf(cap, platform, keyId) {
+    requireString(platform, 'platform');
+    if (keyId !== undefined && keyId !== null) requireNumber(keyId, 'keyId');
+    ctx.sync();
+    const limit = rate.cap(cap, platform, keyId ?? null, capEnv(cap, platform));
+    ctx.drain();
+    return limit;
+  }
+
+  const getProviderDailyRequestCap = (platform, keyId) => capOf(DAILY_REQUESTS, platform, keyId);
+  const getProviderMinuteRequestCap = (platform, keyId) => capOf(MINUTE_REQUESTS, platform, keyId);
+  const getProviderDailyTokenCap = (platform, keyId) => capOf(DAILY_TOKENS, platform, keyId);
+
+  function count(ask, platform, keyId, now) {
+    const account = accountOf(platform, keyId);
+    ctx.sync();
+    const used = ask(account, instant(now));
+    ctx.drain();
+    return used;
+  }
+
+  const providerDailyRequestCount = (platform, keyId, now) =>
+    count((account, at) => rate.dailyRequests(account, at), platform, keyId, now);
+  const providerMinuteRequestCount = (platform, keyId, now) =>
+    count((account, at) => rate.minuteRequests(account, at), platform, keyId, now);
+  const providerDailyTokenCount = (platform, keyId, now) =>
+    count((account, at) => rate.dailyTokens(account, at, capEnv(DAILY_TOKENS, platform)), platform, keyId, now);
+
+  function canUseProvider(platform, keyId, now) {
+    const account = accountOf(platform, keyId);
+    ctx.sync();
+    return verdict(rate.canUseProvider(account, instant(now), capEnv(DAILY_REQUESTS, platform)));
+  }
+
+  function canUseProviderMinute(platform, keyId, now) {
+    const account = accountOf(platform, keyId);
+    ctx.sync();
+    return verdict(rate.canUseProviderMinute(account, instant(now), capEnv(MINUTE_REQUESTS, platform)));
+  }
+
+  function canUseProviderTokens(platform, keyId, modelId, estimatedTokens, now) {
+    const account = accountOf(platform, keyId);
+    requireString(modelId, 'modelId');
+    const wanted = tokensOf(estimatedTokens, 'estimatedTokens');
+    ctx.sync();
+    const env = capEnv(DAILY_TOKENS, platform);
+    return verdict(rate.canUseProviderTokens(account, modelId, wanted, instant(now), env));
+  }
+
+  // Leases and records
+
+  function acquireLease(platform, modelId, keyId, tokens, now) {
+    const route = routeOf(platform, modelId, keyId);
+    const held = tokensOf(tokens, 'tokens');
+    ctx.sync();
+    return rate.acquireLease(route, held, instant(now));
+  }
+
+  function releaseLease(leaseId) {
+    ctx.sync();
+    if (typeof leaseId === 'number') rate.releaseLease(leaseId);
+    else if (leaseId !== undefined && leaseId !== null) requireNumber(leaseId, 'leaseId');
+  }
+
+  function resetLeases() {
+    ctx.sync();
+    rate.resetLeases();
+  }
+
+  function recordRequest(platform, modelId, keyId) {
+    const route = routeOf(platform, modelId, keyId);
+    ctx.sync();
+    rate.recordRequest(route, clock());
+    ctx.drain();
+  }
+
+  function recordTokens(platform, modelId, keyId, tokens) {
+    const route = routeOf(platform, modelId, keyId);
+    const used = tokensOf(tokens, 'tokens');
+    ctx.sync();
+    rate.recordTokens(route, used, clock());
+    ctx.drain();
+  }
+
+  // Cooldowns
+
+  function setCooldown(platform, modelId, keyId, durationMs = MINUTE, source = 'heuristic') {
+    const route = routeOf(platform, modelId, keyId);
+    let duration = requireNumber(durationMs, 'durationMs');
+    requireString(source, 'source');
+    if (!recorded) {
+      if (!COOLDOWN_SOURCES.includes(source)) {
+        throw invalidArgument(`source must be one of ${COOLDOWN_SOURCES.join(', ')}`);
+      }
+      if (Number.isNaN(duration) || duration < 0) duration = clamped(duration, 'durationMs', 0);
+    }
+    ctx.sync();
+    rate.setCooldown(route, duration, source, clock());
+    ctx.drain();
+  }
+
+  function isOnCooldown(platform, modelId, keyId) {
+    const route = routeOf(platform, modelId, keyId);
+    ctx.sync();
+    return verdict(rate.isOnCooldown(route, clock()));
+  }
+
+  function getActiveCooldownsForKeys(keyIds, now) {
+    if (!Array.isArray(keyIds)) throw invalidArgument(`keyIds must be an array, not ${describe(keyIds)}`);
+    const keys = [...new Set(keyIds.filter((keyId) => Number.isInteger(keyId)))];
+    ctx.sync();
+    const at = instant(now);
+    const found = new Map();
+    for (const { platform, modelId, keyId, expiresAtMs } of rate.activeCooldowns(keys, at)) {
+      if (!found.has(keyId)) found.set(keyId, []);
+      found.get(keyId).push({ platform, modelId, keyId, expiresAtMs, remainingMs: expiresAtMs - at });
+    }
+    ctx.drain();
+    return found;
+  }
+
+  function clearCooldownsForKey(keyId) {
+    ctx.sync();
+    requireNumber(keyId, 'keyId');
+    if (!Number.isInteger(keyId)) return 0;
+    const cleared = rate.clearCooldownsForKey(keyId);
+    ctx.drain();
+    return cleared;
+  }
+
+  function clearCooldownEarly(platform, modelId, keyId) {
+    const route = routeOf(platform, modelId, keyId);
+    ctx.sync();
+    rate.clearCooldownEarly(route);
+    ctx.drain();
+  }
+
+  function cleanupExpiredCooldowns(now) {
+    ctx.sync();
+    const deleted = rate.cleanupExpiredCooldowns(instant(now));
+    ctx.drain();
+    return deleted;
+  }
+
+  function getProbeableCooldowns(now) {
+    ctx.sync();
+    const found = rate.probeableCooldowns(instant(now));
+    ctx.drain();
+    return found.map(({ platform, modelId, keyId, expiresAtMs, setAtMs }) => ({
+      platform,
+      modelId,
+      keyId,
+      expiresAtMs,
+      setAtMs: setAtMs ?? null,
+    }));
+  }
+
+  function getSoonestCooldownExpiry(now) {
+    ctx.sync();
+    const soonest = rate.soonestCooldownExpiry(instant(now));
+    ctx.drain();
+    return soonest;
+  }
+
+  function getNextCooldownDuration(platform, modelId, keyId) {
+    const route = routeOf(platform, modelId, keyId);
+    ctx.sync();
+    return rate.nextCooldownDuration(route, clock());
+  }
+
+  function recentHitCount(platform, modelId, keyId, now, windowMs = HOUR) {
+    const route = routeOf(platform, modelId, keyId);
+    requireNumber(windowMs, 'windowMs');
+    ctx.sync();
+    return rate.recentHitCount(route, instant(now), windowMs);
+  }
+
+  function getCooldownDecisionForLimit(platform, modelId, keyId, limits, retryAfterMs, options) {
+    const route = routeOf(platform, modelId, keyId);
+    requireLimits(limits);
+    const rpd = limitOf(limits, 'rpd');
+    const tpd = limitOf(limits, 'tpd');
+    const asked = numberOrNone(retryAfterMs, 'retryAfterMs');
+    const quotaSignal = quotaSignalOf(options);
+    ctx.sync();
+    const decision = rate.cooldownDecision(route, rpd, tpd, asked, quotaSignal, clock());
+    ctx.drain();
+    return decision;
+  }
+
+  function quotaSignalOf(options) {
+    if (options === undefined || options === null) return true;
+    const { quotaSignal = true } = requireObject(options, 'options');
+    return Boolean(quotaSignal);
+  }
+
+  const getCooldownDurationForLimit = (...args) => getCooldownDecisionForLimit(...args).durationMs;
+
+  function cooldownDecisionForError(route, error) {
+    requireObject(route, 'route');
+    const handle = routeOf(route.platform, route.modelId, route.keyId);
+    const rpd = limitOf({ rpd: route.rpdLimit }, 'rpd');
+    const tpd = limitOf({ tpd: route.tpdLimit }, 'tpd');
+    const { status, message, retryAfterMs } = failureOf(error);
+    ctx.sync();
+    const decision = rate.cooldownDecisionForError(handle, rpd, tpd, status, message, retryAfterMs, clock());
+    ctx.drain();
+    return decision;
+  }
+
+  function isLocalEndpointKey(keyId) {
+    requireNumber(keyId, 'keyId');
+    ctx.sync();
+    return rate.isLocalEndpointKey(keyId);
+  }
+
+  function resetKeyLocalityCache() {
+    ctx.sync();
+    rate.resetKeyLocality();
+  }
+
+  // Learning
+
+  function learnLimitFromError(modelDbId, error) {
+    requireNumber(modelDbId, 'modelDbId');
+    const { message } = failureOf(error);
+    ctx.sync();
+    const learned = rate.learnLimit(modelDbId, message);
+    ctx.drain();
+    return learned;
+  }
+
+  ctx.onReset(() => rate.reset());
+  ctx.onInspect(() => rate.inspect());
+
+  return {
+    rate,
+    routes,
+    api: {
+      canMakeRequest,
+      canUseTokens,
+      getRateLimitStatus,
+      getKeyConcurrencyLimit,
+      canUseKeyConcurrency,
+      inFlightForKey,
+      getProviderDailyRequestCap,
+      getProviderMinuteRequestCap,
+      getProviderDailyTokenCap,
+      providerDailyRequestCount,
+      providerMinuteRequestCount,
+      providerDailyTokenCount,
+      canUseProvider,
+      canUseProviderMinute,
+      canUseProviderTokens,
+      acquireLease,
+      releaseLease,
+      resetLeases,
+      recordRequest,
+      recordTokens,
+      setCooldown,
+      isOnCooldown,
+      getActiveCooldownsForKeys,
+      clearCooldownsForKey,
+      clearCooldownEarly,
+      cleanupExpiredCooldowns,
+      getProbeableCooldowns,
+      getSoonestCooldownExpiry,
+      getNextCooldownDuration,
+      recentHitCount,
+      getCooldownDecisionForLimit,
+      getCooldownDurationForLimit,
+      cooldownDecisionForError,
+      isLocalEndpointKey,
+      resetKeyLocalityCache,
+      isLoopbackOrPrivateUrl,
+      parseProviderLimit: (message) => parseProviderLimit(message, recorded),
+      learnLimitFromError,
+    },
+  };
+}
+
+/** Status, text and wait of whatever a router caught: an Error, a plain object, a text, or nothing. */
+function failureOf(error) {
+  if (typeof error === 'string') return { status: Number.NaN, message: error, retryAfterMs: Number.NaN };
+  const { status, message, retryAfterMs } = error ?? {};
+  const number = (value) => (typeof value === 'number' ? value : Number.NaN);
+  return {
+    status: number(status),
+    message: typeof message === 'string' ? message : '',
+    retryAfterMs: number(retryAfterMs),
+  };
+}
+
+function isLoopbackOrPrivateUrl(url) {
+  return binding.isLoopbackOrPrivateUrl(requireString(url, 'url'));
+}
+
+function parseProviderLimit(message, recorded) {
+  if (message === undefined || message === null) return null;
+  return binding.parseProviderLimit(requireString(message, 'message'), recorded);
+}
+
+module.exports = { createRateLimit };

@@ -1,0 +1,202 @@
+//! Requests in flight: counted per route and per account as they come and go.
+//!
+//! Owns the book of leases and their expiry. Does not know what a route is: both sides of a lease are numbers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
+
+use super::time::MINUTE;
+
+/// A lease older than this was lost by its owner.
+pub const LEASE_MAX_AGE: f64 = 2.0 * MINUTE;
+
+/// What a set of leases holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Load {
+    pub requests: u32,
+    pub tokens: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lease {
+    pub route: u32,
+    /// The platform and key of the route.
+    pub account: u32,
+    pub tokens: f64,
+    pub created_at: f64,
+}
+
+/// An instant as a sortable key. NaN sorts last: such a lease never expires by itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Instant(f64);
+
+impl Eq for Instant {}
+
+impl PartialOrd for Instant {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Instant {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+/// The book of leases.
+#[derive(Debug, Default)]
+pub struct LeaseBook {
+    next_id: u64,
+    leases: BTreeMap<u64, Lease>,
+    expiry: BTreeSet<(Instant, u64)>,
+    routes: FxHashMap<u32, Load>,
+    accounts: FxHashMap<u32, Load>,
+    /// Leases whose tokens are no small integer: their sums depend on the order of addition.
+    inexact: usize,
+    expired: u64,
+}
+
+impl LeaseBook {
+    /// Takes a lease; ids count from 1 and are never used again.
+    pub fn acquire(&mut self, lease: Lease) -> u64 {
+        self.next_id += 1;
+        let id = self.next_id;
+        for load in [self.routes.entry(lease.route).or_default(), self.accounts.entry(lease.account).or_default()] {
+            load.requests += 1;
+            load.tokens += lease.tokens;
+        }
+        self.inexact += usize::from(!is_exact(lease.tokens));
+        self.expiry.insert((Instant(lease.created_at), id));
+        self.leases.insert(id, lease);
+        id
+    }
+
+    /// Gives a lease back. Unknown and already released ids change nothing.
+    pub fn release(&mut self, id: u64) -> Option<Lease> {
+        let lease = self.leases.remove(&id)?;
+        self.expiry.remove(&(Instant(lease.created_at), id));
+        self.inexact -= usize::from(!is_exact(lease.tokens));
+        for (loads, key) in [(&mut self.routes, lease.route), (&mut self.accounts, lease.account)] {
+            if let Some(load) = loads.get_mut(&key) {
+                load.requests -= 1;
+                load.tokens -= lease.tokens;
+                if load.requests == 0 {
+                    loads.remove(&key);
+                }
+            }
+        }
+        Some(lease)
+    }
+
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<&Lease> {
+        self.leases.get(&id)
+    }
+
+    /// Drops the leases that are too old. Call before reading.
+    pub fn expire(&mut self, now: f64) {
+        while let Some(&(Instant(created_at), id)) = self.expiry.first() {
+            if now - created_at > LEASE_MAX_AGE {
+                self.release(id);
+                self.expired += 1;
+            } else {
+                break;
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn of_route(&self, route: u32) -> Load {
+        self.load(self.routes.get(&route), |lease| lease.route == route)
+    }
+
+    #[must_use]
+    pub fn of_account(&self, account: u32) -> Load {
+        self.load(self.accounts.get(&account), |lease| lease.account == account)
+    }
+
+    fn load(&self, kept: Option<&Load>, belongs: impl Fn(&Lease) -> bool) -> Load {
+        let mut load = kept.copied().unwrap_or_default();
+        if self.inexact > 0 {
+            // In the order of acquisition, from nothing: the sum that a loop over the leases gives.
+            load.tokens =
+                self.leases.values().filter(|lease| belongs(lease)).fold(0.0, |sum, lease| sum + lease.tokens);
+        }
+        load
+    }
+
+    pub fn len(&self) -> usize {
+        self.leases.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.leases.is_empty()
+    }
+
+    /// Leases that were dropped for their age so far.
+    #[must_use]
+    pub fn expired_total(&self) -> u64 {
+        self.expired
+    }
+
+    /// Whether any lease stands on the route.
+    #[must_use]
+    pub fn uses_route(&self, route: u32) -> bool {
+        self.routes.contains_key(&route)
+    }
+
+    /// Forgets every lease. Ids go on counting.
+    pub fn clear(&mut self) {
+        *self = Self { next_id: self.next_id, expired: self.expired, ..Self::default() };
+    }
+}
+
+/// Sums of such numbers do not depend on their order, as long as they stay below 2^53.
+fn is_exact(tokens: f64) -> bool {
+    tokens.fract() == 0.0 && tokens.abs() < 1e12
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(route: u32, tokens: f64, created_at: f64) -> Lease {
+        Lease { route, account: route % 2, tokens, created_at }
+    }
+
+    #[test]
+    fn counts_per_route_and_account() {
+        let mut book = LeaseBook::default();
+        let first = book.acquire(lease(1, 10.0, 0.0));
+        book.acquire(lease(3, 5.0, 0.0));
+        assert_eq!(book.of_route(1), Load { requests: 1, tokens: 10.0 });
+        assert_eq!(book.of_account(1), Load { requests: 2, tokens: 15.0 });
+        assert!(book.release(first).is_some());
+        assert!(book.release(first).is_none());
+        assert_eq!(book.of_account(1), Load { requests: 1, tokens: 5.0 });
+    }
+
+    #[test]
+    fn expires_after_two_minutes_not_at_two_minutes() {
+        let mut book = LeaseBook::default();
+        book.acquire(lease(1, 1.0, 1000.0));
+        book.expire(1000.0 + LEASE_MAX_AGE);
+        assert_eq!(book.len(), 1);
+        book.expire(1001.0 + LEASE_MAX_AGE);
+        assert!(book.is_empty());
+        assert_eq!(book.of_route(1), Load::default());
+    }
+
+    #[test]
+    fn fractions_are_summed_in_the_order_of_acquisition() {
+        let mut book = LeaseBook::default();
+        let odd = book.acquire(lease(1, 0.7, 0.0));
+        book.acquire(lease(1, 0.1, 0.0));
+        book.acquire(lease(1, 0.2, 0.0));
+        book.release(odd);
+        assert_eq!(book.of_route(1).tokens, 0.1 + 0.2);
+    }
+}

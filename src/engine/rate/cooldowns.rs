@@ -1,0 +1,307 @@
+//! Benches: set, asked, cleared, decided. The table is the truth while it answers.
+
+use std::collections::HashMap;
+
+use serde_json::json;
+
+use super::memory::Span;
+use super::{RateEngine, Route};
+use crate::core::Compat;
+use crate::core::cooldown::{
+    self, Bench, LOCAL_ENDPOINT, MODEL_FORBIDDEN, PAYMENT_REQUIRED, Source, TRANSIENT, UNKNOWN_LIMIT_MAX,
+    UNKNOWN_LIMIT_WINDOW, ladder_step, unknown_limit_is_a_pattern,
+};
+use crate::core::error_text::{is_model_forbidden, is_payment_error, is_real_429, says_day_is_spent};
+use crate::core::learning::{ProviderLimit, parse_provider_limit};
+use crate::core::route::RouteName;
+use crate::core::time::{DAY, utc_midnight};
+use crate::core::url_locality::is_loopback_or_private_url;
+use crate::store::sqlite::cooldowns::{self as table, CooldownRow};
+use crate::store::sqlite::{Conn, SqlError, host};
+
+/// A bench in memory.
+#[derive(Debug)]
+struct MemoryBench {
+    key: f64,
+    expires_at: f64,
+    /// Set while the database was away: no row speaks for it.
+    away: bool,
+}
+
+/// Benches in memory, for the time when the table does not answer.
+#[derive(Debug)]
+pub struct MemoryCooldowns {
+    compat: Compat,
+    benches: HashMap<String, MemoryBench>,
+}
+
+impl MemoryCooldowns {
+    #[must_use]
+    pub fn new(compat: Compat) -> Self {
+        Self { compat, benches: HashMap::new() }
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.benches.len()
+    }
+
+    fn set(&mut self, route: &RouteName<'_>, expires_at: f64, away: bool) {
+        self.benches.insert(route.memory_key(self.compat), MemoryBench { key: route.key, expires_at, away });
+    }
+
+    fn remove(&mut self, route: &RouteName<'_>) {
+        self.benches.remove(&route.memory_key(self.compat));
+    }
+
+    /// Whether memory benches the route: true at the very instant of expiry.
+    fn benches(&self, route: &RouteName<'_>, now: f64, away_only: bool) -> bool {
+        self.benches
+            .get(&route.memory_key(self.compat))
+            .is_some_and(|bench| now <= bench.expires_at && (bench.away || !away_only))
+    }
+
+    /// Drops the copy of a row that is gone; what was set while the database was away stays.
+    fn forget_copy(&mut self, route: &RouteName<'_>) {
+        let key = route.memory_key(self.compat);
+        if self.benches.get(&key).is_some_and(|bench| !bench.away) {
+            self.benches.remove(&key);
+        }
+    }
+
+    /// Removes the benches of a key; the memory keys that were removed.
+    fn remove_key(&mut self, key: f64) -> Vec<String> {
+        let suffix = format!(":{}", key + 0.0);
+        let compat = self.compat;
+        let gone: Vec<String> = self
+            .benches
+            .iter()
+            .filter(|(name, bench)| match compat {
+                Compat::Recorded => name.ends_with(&suffix),
+                Compat::Corrected => bench.key == key,
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in &gone {
+            self.benches.remove(name);
+        }
+        gone
+    }
+
+    fn remove_expired(&mut self, now: f64) {
+        self.benches.retain(|_, bench| bench.expires_at > now);
+    }
+}
+
+/// What a router knows of a failed request.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Failure<'a> {
+    pub status: Option<f64>,
+    pub message: &'a str,
+    pub retry_after: Option<f64>,
+}
+
+impl RateEngine {
+    /// `setCooldown`. `source` is a text because the recorded behaviour stores any.
+    pub fn set_cooldown(&mut self, route: u32, duration: f64, source: &str, now: f64) {
+        let Some(route) = self.route(route) else { return };
+        let name = route.name();
+        let expires_at = now + duration;
+        let stored = self.ask(|conn| table::upsert(conn, &name, expires_at, source, now)).is_some();
+        self.cooldowns.set(&name, expires_at, !stored);
+        self.link.emit(
+            "cooldown_set",
+            json!({
+                "platform": name.platform, "modelId": name.model, "keyId": name.key,
+                "expiresAtMs": expires_at, "source": source,
+            }),
+        );
+    }
+
+    /// `isOnCooldown`.
+    pub fn is_on_cooldown(&mut self, route: u32, now: f64) -> bool {
+        let Some(route) = self.route(route) else { return false };
+        let name = route.name();
+        let corrected = self.compat == Compat::Corrected;
+        match self.ask(|conn| table::expiry(conn, &name)) {
+            Some(Some(expires_at)) if now > expires_at => {
+                self.ask(|conn| table::delete(conn, &name));
+                if corrected {
+                    self.cooldowns.forget_copy(&name);
+                    self.cooldowns.benches(&name, now, true)
+                } else {
+                    self.cooldowns.remove(&name);
+                    false
+                }
+            }
+            Some(Some(expires_at)) => {
+                if !corrected || !self.cooldowns.benches(&name, now, true) {
+                    self.cooldowns.set(&name, expires_at, false);
+                }
+                true
+            }
+            // The row was deleted or rolled back by the host: it no longer benches.
+            Some(None) if corrected => {
+                self.cooldowns.forget_copy(&name);
+                self.cooldowns.benches(&name, now, true)
+            }
+            Some(None) | None => {
+                let benched = self.cooldowns.benches(&name, now, false);
+                if !benched {
+                    self.cooldowns.remove(&name);
+                }
+                benched
+            }
+        }
+    }
+
+    /// Benches of keys that are still on, soonest first over all of them.
+    pub fn active_cooldowns(&mut self, keys: &[f64], now: f64) -> Vec<CooldownRow> {
+        let mut rows: Vec<CooldownRow> = keys
+            .iter()
+            .flat_map(|key| self.ask(|conn| table::active_of_key(conn, *key, now)).unwrap_or_default())
+            .collect();
+        rows.sort_by(|a, b| a.expires_at.total_cmp(&b.expires_at));
+        rows
+    }
+
+    /// `clearCooldownsForKey`; the caller has checked that the key is an integer.
+    pub fn clear_key(&mut self, key: f64) -> f64 {
+        let deleted = self.ask(|conn| table::delete_key(conn, key)).unwrap_or(0);
+        let gone = self.cooldowns.remove_key(key);
+        match self.compat {
+            Compat::Recorded => {
+                for name in &gone {
+                    self.ladder.forget_memory_key(name);
+                }
+            }
+            Compat::Corrected => {
+                self.ladder.forget_key(key);
+                self.unknown_limit.forget_key(key);
+            }
+        }
+        #[allow(clippy::cast_precision_loss)] // far fewer than 2^52 rows
+        let most = deleted.max(gone.len() as u64) as f64;
+        most
+    }
+
+    /// `clearCooldownEarly`: one route, its ladder history stays.
+    pub fn clear_early(&mut self, route: u32) {
+        let Some(route) = self.route(route) else { return };
+        let name = route.name();
+        self.ask(|conn| table::delete(conn, &name));
+        self.cooldowns.remove(&name);
+    }
+
+    /// `cleanupExpiredCooldowns`; rows deleted.
+    pub fn cleanup_cooldowns(&mut self, now: f64) -> u64 {
+        self.cooldowns.remove_expired(now);
+        self.ask(|conn| table::delete_expired(conn, now)).unwrap_or(0)
+    }
+
+    pub fn probeable(&mut self, now: f64) -> Vec<CooldownRow> {
+        self.ask(|conn| table::probeable(conn, now)).unwrap_or_default()
+    }
+
+    pub fn soonest_expiry(&mut self, now: f64) -> Option<f64> {
+        self.ask(|conn| table::soonest_expiry(conn, now)).flatten()
+    }
+
+    /// `getNextCooldownDuration`: a hit on the ladder.
+    pub fn next_ladder_step(&mut self, route: u32, now: f64) -> f64 {
+        self.route(route).map_or(cooldown::LADDER[0], |route| ladder_step(self.ladder.hit(&route.name(), now)))
+    }
+
+    /// `recentHitCount`: refusals of an unknown limit.
+    #[must_use]
+    pub fn recent_hits(&self, route: u32, now: f64, span: f64) -> usize {
+        self.routes.get(route).map_or(0, |route| self.unknown_limit.count(&route.name(), now, span))
+    }
+
+    /// `getCooldownDecisionForLimit`.
+    pub fn decide(
+        &mut self,
+        route: u32,
+        rpd: f64,
+        tpd: f64,
+        retry_after: Option<f64>,
+        quota_signal: bool,
+        now: f64,
+    ) -> Bench {
+        let Some(route_ref) = self.route(route) else { return cooldown::settle(TRANSIENT, retry_after) };
+        if self.is_local_endpoint(route_ref.key) {
+            return Bench { duration: LOCAL_ENDPOINT, source: Source::Heuristic };
+        }
+        let guess = if self.day_is_spent(&route_ref, rpd, tpd, now) {
+            self.next_ladder_step(route, now)
+        } else if rpd.is_nan() && tpd.is_nan() && quota_signal {
+            let name = route_ref.name();
+            self.unknown_limit.hit(&name, now);
+            if unknown_limit_is_a_pattern(self.unknown_limit.count(&name, now, UNKNOWN_LIMIT_WINDOW)) {
+                self.next_ladder_step(route, now).min(UNKNOWN_LIMIT_MAX)
+            } else {
+                TRANSIENT
+            }
+        } else {
+            TRANSIENT
+        };
+        cooldown::settle(guess, retry_after)
+    }
+
+    /// Leases do not count: a request in flight has not been refused.
+    fn day_is_spent(&mut self, route: &Route, rpd: f64, tpd: f64, now: f64) -> bool {
+        (!rpd.is_nan() && self.requests_used(route, Span::Day, now) >= rpd)
+            || (!tpd.is_nan() && self.tokens_used(route, Span::Day, now) >= tpd)
+    }
+
+    /// `cooldownDecisionForError`: one call for a router's error path.
+    pub fn decide_for_error(&mut self, route: u32, rpd: f64, tpd: f64, failure: Failure<'_>, now: f64) -> Bench {
+        let Failure { status, message, retry_after } = failure;
+        if is_payment_error(status, message) {
+            return Bench { duration: PAYMENT_REQUIRED, source: Source::Credit };
+        }
+        if is_model_forbidden(status, message) {
+            return Bench { duration: MODEL_FORBIDDEN, source: Source::Tier };
+        }
+        if says_day_is_spent(message) {
+            let until_midnight = utc_midnight(now) + DAY - now;
+            let duration = retry_after.filter(|asked| *asked > 0.0).map_or(until_midnight, |asked| asked.min(DAY));
+            return Bench { duration, source: Source::Authoritative };
+        }
+        self.decide(route, rpd, tpd, retry_after, is_real_429(status, message), now)
+    }
+
+    /// `isLocalEndpointKey`: a verdict is kept for the process, a database that does not answer leaves none.
+    pub fn is_local_endpoint(&mut self, key: f64) -> bool {
+        let bits = (key + 0.0).to_bits();
+        if let Some(known) = self.local_keys.get(&bits) {
+            return *known;
+        }
+        let Some(url) = self.ask_quietly(|conn| host::base_url(conn, key)) else { return false };
+        let local = url.as_deref().is_some_and(is_loopback_or_private_url);
+        self.local_keys.insert(bits, local);
+        local
+    }
+
+    pub fn forget_key_locality(&mut self) {
+        self.local_keys.clear();
+    }
+
+    /// `learnLimitFromError`: writes a limit that the text states, where none is known or a larger one.
+    pub fn learn_limit(&mut self, model: f64, message: &str) -> Option<ProviderLimit> {
+        let learned = parse_provider_limit(message, self.compat)?;
+        let changed = self.ask_quietly(|conn| host::lower_limit(conn, model, learned.kind, learned.limit))?;
+        changed.then(|| {
+            self.link.emit(
+                "limit_learned",
+                json!({ "modelDbId": model, "kind": learned.kind.as_str(), "limit": learned.limit }),
+            );
+            learned
+        })
+    }
+
+    /// As `ask`, for tables of the host that may not be there: their absence does not mean that the database is away.
+    pub(super) fn ask_quietly<T>(&mut self, work: impl FnOnce(&Conn) -> Result<T, SqlError>) -> Option<T> {
+        work(&self.link.conn()?).ok()
+    }
+}

@@ -1,0 +1,212 @@
+//! Usage that no table holds: events whose insert failed. The only answer while the database is away.
+//!
+//! Bounded by pruning as events are pushed: a long outage keeps one day of them.
+
+use std::collections::HashMap;
+
+use crate::core::Compat;
+use crate::core::route::RouteName;
+use crate::core::time::{DAY, MINUTE};
+use crate::store::sqlite::usage::UsageKind;
+
+/// One of the four windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Span {
+    Minute,
+    Day,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Event {
+    pub at: f64,
+    pub tokens: f64,
+}
+
+#[derive(Debug, Default)]
+struct Lists {
+    minute: Vec<Event>,
+    day: Vec<Event>,
+}
+
+impl Lists {
+    fn push(&mut self, event: Event) {
+        self.minute.retain(|kept| kept.at > event.at - MINUTE);
+        self.day.retain(|kept| kept.at > event.at - DAY);
+        self.minute.push(event);
+        self.day.push(event);
+    }
+}
+
+#[derive(Debug)]
+struct RouteMemory {
+    platform: String,
+    model: String,
+    key: f64,
+    requests: Lists,
+    tokens: Lists,
+}
+
+impl RouteMemory {
+    fn of(&self, kind: UsageKind) -> &Lists {
+        match kind {
+            UsageKind::Request => &self.requests,
+            UsageKind::Tokens => &self.tokens,
+        }
+    }
+
+    fn of_mut(&mut self, kind: UsageKind) -> &mut Lists {
+        match kind {
+            UsageKind::Request => &mut self.requests,
+            UsageKind::Tokens => &mut self.tokens,
+        }
+    }
+}
+
+/// Events of one kind: how many, and their tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Tally {
+    pub events: f64,
+    pub tokens: f64,
+}
+
+impl Tally {
+    fn of<'e>(events: impl Iterator<Item = &'e Event>) -> Self {
+        events.fold(Self::default(), |tally, event| Self {
+            events: tally.events + 1.0,
+            tokens: tally.tokens + event.tokens,
+        })
+    }
+}
+
+/// Usage in memory.
+#[derive(Debug)]
+pub struct MemoryUsage {
+    compat: Compat,
+    routes: HashMap<String, RouteMemory>,
+}
+
+impl MemoryUsage {
+    #[must_use]
+    pub fn new(compat: Compat) -> Self {
+        Self { compat, routes: HashMap::new() }
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
+    pub fn clear(&mut self) {
+        self.routes.clear();
+    }
+
+    pub fn push(&mut self, route: &RouteName<'_>, kind: UsageKind, tokens: f64, at: f64) {
+        self.routes
+            .entry(route.memory_key(self.compat))
+            .or_insert_with(|| RouteMemory {
+                platform: route.platform.to_owned(),
+                model: route.model.to_owned(),
+                key: route.key,
+                requests: Lists::default(),
+                tokens: Lists::default(),
+            })
+            .of_mut(kind)
+            .push(Event { at, tokens });
+    }
+
+    /// Events of a route after an instant. The recorded behaviour forgets, on reading, what has left the window, so
+    /// that a clock that steps back misses it; the corrected one reads without forgetting.
+    pub fn of_route(&mut self, route: &RouteName<'_>, kind: UsageKind, span: Span, after: f64, now: f64) -> Tally {
+        if self.routes.is_empty() {
+            return Tally::default();
+        }
+        let compat = self.compat;
+        let Some(memory) = self.routes.get_mut(&route.memory_key(compat)) else { return Tally::default() };
+        let lists = memory.of_mut(kind);
+        let events = match (compat, span) {
+            (Compat::Recorded, Span::Minute) => {
+                lists.minute.retain(|event| event.at > now - MINUTE);
+                &lists.minute
+            }
+            (Compat::Recorded, Span::Day) => {
+                lists.day.retain(|event| event.at > now - DAY);
+                &lists.day
+            }
+            (Compat::Corrected, _) => &lists.day,
+        };
+        Tally::of(events.iter().filter(|event| event.at > after))
+    }
+
+    /// Events of a platform and key after an instant, per model.
+    pub fn of_account(
+        &self,
+        platform: &str,
+        key: f64,
+        kind: UsageKind,
+        span: Span,
+        after: f64,
+    ) -> impl Iterator<Item = (&str, Tally)> {
+        let prefix = format!("{platform}:");
+        let suffix = format!(":{}", key + 0.0);
+        self.routes
+            .iter()
+            .filter(move |(name, memory)| match self.compat {
+                Compat::Recorded => name.starts_with(&prefix) && name.ends_with(&suffix),
+                Compat::Corrected => format!("{}:", memory.platform) == prefix && memory.key == key,
+            })
+            .map(move |(_, memory)| {
+                let lists = memory.of(kind);
+                let events = match span {
+                    Span::Minute if self.compat.is_recorded() => &lists.minute,
+                    _ => &lists.day,
+                };
+                (memory.model.as_str(), Tally::of(events.iter().filter(|event| event.at > after)))
+            })
+    }
+
+    /// Every event, oldest first within its route, without forgetting any.
+    pub fn events(&self) -> impl Iterator<Item = (RouteName<'_>, UsageKind, Event)> {
+        self.routes.values().flat_map(|memory| {
+            let route = RouteName { platform: &memory.platform, model: &memory.model, key: memory.key };
+            [UsageKind::Request, UsageKind::Tokens]
+                .into_iter()
+                .flat_map(move |kind| memory.of(kind).day.iter().map(move |event| (route, kind, *event)))
+        })
+    }
+
+    /// How many events are held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.routes.values().map(|memory| memory.requests.day.len() + memory.tokens.day.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUTE: RouteName<'static> = RouteName { platform: "q", model: "m", key: 1.0 };
+
+    #[test]
+    fn a_clock_that_steps_back_loses_nothing_unless_recorded() {
+        for (compat, expected) in [(Compat::Corrected, 2.0), (Compat::Recorded, 1.0)] {
+            let mut memory = MemoryUsage::new(compat);
+            memory.push(&ROUTE, UsageKind::Request, 0.0, 1.0);
+            memory.push(&ROUTE, UsageKind::Request, 0.0, 50_000.0);
+            let later = 60_500.0;
+            memory.of_route(&ROUTE, UsageKind::Request, Span::Minute, later - MINUTE, later);
+            let back = 59_000.0;
+            let tally = memory.of_route(&ROUTE, UsageKind::Request, Span::Minute, back - MINUTE, back);
+            assert_eq!(tally.events, expected, "{compat:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_outage_keeps_one_day() {
+        let mut memory = MemoryUsage::new(Compat::Corrected);
+        for hour in 0..72 {
+            memory.push(&ROUTE, UsageKind::Tokens, 1.0, f64::from(hour) * 3_600_000.0);
+        }
+        assert_eq!(memory.len(), 24);
+    }
+}

@@ -1,0 +1,165 @@
+//! Rate limits, leases, cooldowns, learned limits: the state of one instance of the single-router side.
+//!
+//! Every question goes to the database first; memory answers while it does not. Files: `usage` (gates, counts, records),
+//! `caps` (account-wide), `cooldowns`, `memory` (what no table holds), `routes` (handles).
+
+mod caps;
+mod cooldowns;
+mod memory;
+mod routes;
+mod usage;
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use serde_json::json;
+
+pub use self::cooldowns::Failure;
+use self::cooldowns::MemoryCooldowns;
+use self::memory::MemoryUsage;
+pub use self::routes::{Account, Route, Routes};
+use super::Link;
+use crate::core::Compat;
+use crate::core::cooldown::UNKNOWN_LIMIT_WINDOW;
+use crate::core::hits::HitLists;
+use crate::core::leases::LeaseBook;
+use crate::core::time::DAY;
+use crate::core::windows::{DayWindow, Windows};
+use crate::store::sqlite::{Conn, SqlError, SqlErrorKind};
+
+/// What an instance is made with.
+#[derive(Debug, Clone, Copy)]
+pub struct RateOptions {
+    pub compat: Compat,
+    pub day_window: DayWindow,
+}
+
+/// The engine of the single-router side.
+pub struct RateEngine {
+    link: Link,
+    compat: Compat,
+    windows: Windows,
+    pub routes: Routes,
+    leases: LeaseBook,
+    /// Events that no database could be asked to keep.
+    memory: MemoryUsage,
+    /// Events that a live connection refused for now (busy, full, read-only): counted, and written back.
+    backlog: MemoryUsage,
+    cooldowns: MemoryCooldowns,
+    ladder: HitLists,
+    unknown_limit: HitLists,
+    last_prune: Option<f64>,
+    local_keys: FxHashMap<u64, bool>,
+    degraded: bool,
+}
+
+impl RateEngine {
+    #[must_use]
+    pub fn new(link: Link, options: RateOptions) -> Self {
+        let RateOptions { compat, day_window } = options;
+        Self {
+            link,
+            compat,
+            windows: Windows::new(compat, day_window),
+            routes: Routes::default(),
+            leases: LeaseBook::default(),
+            memory: MemoryUsage::new(compat),
+            backlog: MemoryUsage::new(Compat::Corrected),
+            cooldowns: MemoryCooldowns::new(compat),
+            ladder: HitLists::new(compat, DAY),
+            unknown_limit: HitLists::new(compat, UNKNOWN_LIMIT_WINDOW),
+            last_prune: None,
+            local_keys: FxHashMap::default(),
+            degraded: false,
+        }
+    }
+
+    /// As after a restart of the process: memory is empty, handles stay valid.
+    pub fn reset(&mut self) {
+        let routes = std::mem::take(&mut self.routes);
+        let fresh =
+            Self::new(self.link.clone(), RateOptions { compat: self.compat, day_window: self.windows.day_window() });
+        *self = Self { routes, ..fresh };
+    }
+
+    /// Frees route handles that nothing stands on.
+    pub fn sweep_routes(&mut self) {
+        let leases = &self.leases;
+        self.routes.sweep(|route| leases.uses_route(route));
+    }
+
+    fn route(&self, id: u32) -> Option<Rc<Route>> {
+        self.routes.get(id).cloned()
+    }
+
+    fn account(&self, id: u32) -> Option<Rc<Account>> {
+        self.routes.get_account(id).cloned()
+    }
+
+    /// Asks the database; `None` = it does not answer, memory is the answer.
+    fn ask<T>(&mut self, work: impl FnOnce(&Conn) -> Result<T, SqlError>) -> Option<T> {
+        self.attempt(work).ok()
+    }
+
+    /// As [`Self::ask`], with the reason of a refusal.
+    fn attempt<T>(&mut self, work: impl FnOnce(&Conn) -> Result<T, SqlError>) -> Result<T, SqlError> {
+        let outcome = match self.link.conn() {
+            Some(conn) => work(&conn),
+            None => Err(SqlError::closed()),
+        };
+        match &outcome {
+            Ok(_) if self.degraded => {
+                self.degraded = false;
+                self.link.emit("recovered", json!({}));
+            }
+            Err(error) if !self.degraded && means_away(error) => {
+                self.degraded = true;
+                self.link.emit("degraded", json!({ "reason": error.to_string() }));
+                // An instance that never had a connection is not in trouble, it is just not connected.
+                if self.link.generation() > 0 {
+                    self.link.warn("quota:degraded", format!("the database does not answer, memory does: {error}"));
+                }
+            }
+            _ => {}
+        }
+        outcome
+    }
+
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.degraded
+    }
+
+    /// How much the instance holds in memory: leases, benches, routes, events outside the database.
+    #[must_use]
+    pub fn inspect(&self) -> RateInspection {
+        RateInspection {
+            leases: self.leases.len(),
+            cooldowns: self.cooldowns.len(),
+            routes: self.routes.len(),
+            pending_events: self.memory.len() + self.backlog.len(),
+        }
+    }
+}
+
+/// Counts for diagnosis.
+#[derive(Debug, Clone, Copy)]
+pub struct RateInspection {
+    pub leases: usize,
+    pub cooldowns: usize,
+    pub routes: usize,
+    pub pending_events: usize,
+}
+
+/// Whether a refusal means that the database is away, not that the row is wrong.
+fn means_away(error: &SqlError) -> bool {
+    !matches!(error.kind(), SqlErrorKind::Constraint | SqlErrorKind::Overflow)
+}
+
+/// Whether a live connection refused a write that it may take later.
+fn means_later(error: &SqlError) -> bool {
+    match error.kind() {
+        SqlErrorKind::Busy | SqlErrorKind::Full | SqlErrorKind::ReadOnly | SqlErrorKind::Other => true,
+        SqlErrorKind::Closed | SqlErrorKind::MissingTable | SqlErrorKind::Constraint | SqlErrorKind::Overflow => false,
+    }
+}

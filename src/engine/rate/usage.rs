@@ -1,0 +1,176 @@
+//! Usage: what counts in the windows, the gates of a route, leases, records.
+
+use super::memory::Span;
+use super::{RateEngine, Route, means_later};
+use crate::core::Compat;
+use crate::core::gates::{admits_request, admits_tokens, clamp_tokens};
+use crate::core::leases::{Lease, Load};
+use crate::core::time::{DAY, MINUTE};
+use crate::store::sqlite::usage::{self, UsageKind};
+
+/// What a route used in the four windows.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Used {
+    pub rpm: f64,
+    pub rpd: f64,
+    pub tpm: f64,
+    pub tpd: f64,
+}
+
+impl RateEngine {
+    fn after(&self, span: Span, now: f64) -> f64 {
+        match span {
+            Span::Minute => self.windows.minute(now),
+            Span::Day => self.windows.day(now),
+        }
+    }
+
+    pub(super) fn requests_used(&mut self, route: &Route, span: Span, now: f64) -> f64 {
+        let (name, after) = (route.name(), self.after(span, now));
+        let used = match self.ask(|conn| usage::requests(conn, &name, after)) {
+            Some(count) => count,
+            None => self.memory.of_route(&name, UsageKind::Request, span, after, now).events,
+        };
+        used + self.backlog.of_route(&name, UsageKind::Request, span, after, now).events
+    }
+
+    pub(super) fn tokens_used(&mut self, route: &Route, span: Span, now: f64) -> f64 {
+        let (name, after) = (route.name(), self.after(span, now));
+        let read = match self.compat {
+            Compat::Corrected => usage::tokens_saturating,
+            Compat::Recorded => usage::tokens,
+        };
+        let used = match self.ask(|conn| read(conn, &name, after)) {
+            Some(sum) => sum,
+            None => self.memory.of_route(&name, UsageKind::Tokens, span, after, now).tokens,
+        };
+        used + self.backlog.of_route(&name, UsageKind::Tokens, span, after, now).tokens
+    }
+
+    /// `canMakeRequest`: room for one more request in the minute and the day.
+    pub fn can_make_request(&mut self, route: u32, now: f64, rpm: f64, rpd: f64) -> bool {
+        let Some(route_ref) = self.route(route) else { return true };
+        let in_flight = f64::from(self.in_flight_of_route(route, now).requests);
+        [(Span::Minute, rpm), (Span::Day, rpd)]
+            .into_iter()
+            .filter(|(_, limit)| !limit.is_nan())
+            .all(|(span, limit)| admits_request(self.requests_used(&route_ref, span, now), in_flight, limit))
+    }
+
+    /// `canUseTokens`: room for so many more tokens in the minute and the day.
+    pub fn can_use_tokens(&mut self, route: u32, now: f64, wanted: f64, tpm: f64, tpd: f64) -> bool {
+        let Some(route_ref) = self.route(route) else { return true };
+        let wanted = self.tokens(wanted);
+        let in_flight = self.in_flight_of_route(route, now).tokens;
+        [(Span::Minute, tpm), (Span::Day, tpd)]
+            .into_iter()
+            .filter(|(_, limit)| !limit.is_nan())
+            .all(|(span, limit)| admits_tokens(self.tokens_used(&route_ref, span, now), in_flight, wanted, limit))
+    }
+
+    /// What `getRateLimitStatus` shows.
+    pub fn used(&mut self, route: u32, now: f64) -> Used {
+        let Some(route) = self.route(route) else { return Used::default() };
+        Used {
+            rpm: self.requests_used(&route, Span::Minute, now),
+            rpd: self.requests_used(&route, Span::Day, now),
+            tpm: self.tokens_used(&route, Span::Minute, now),
+            // The recorded status has no such line.
+            tpd: if self.compat.is_recorded() { 0.0 } else { self.tokens_used(&route, Span::Day, now) },
+        }
+    }
+
+    fn in_flight_of_route(&mut self, route: u32, now: f64) -> Load {
+        self.leases.expire(now);
+        self.leases.of_route(route)
+    }
+
+    pub(super) fn in_flight_of_account(&mut self, account: u32, now: f64) -> Load {
+        self.leases.expire(now);
+        self.leases.of_account(account)
+    }
+
+    pub fn acquire_lease(&mut self, route: u32, tokens: f64, now: f64) -> u64 {
+        let account = self.route(route).map_or(u32::MAX, |route| route.account);
+        let tokens = self.tokens(tokens);
+        self.leases.acquire(Lease { route, account, tokens, created_at: now })
+    }
+
+    pub fn release_lease(&mut self, id: u64) {
+        self.leases.release(id);
+    }
+
+    pub fn reset_leases(&mut self) {
+        self.leases.clear();
+    }
+
+    /// `inFlightForKey`.
+    pub fn in_flight(&mut self, account: u32, now: f64) -> u32 {
+        self.in_flight_of_account(account, now).requests
+    }
+
+    pub fn record_request(&mut self, route: u32, now: f64) {
+        let Some(route) = self.route(route) else { return };
+        self.record(&route, UsageKind::Request, 0.0, now);
+        // A served request proves that the quota is not spent.
+        self.ladder.forget(&route.name());
+        self.unknown_limit.forget(&route.name());
+    }
+
+    pub fn record_tokens(&mut self, route: u32, tokens: f64, now: f64) {
+        let Some(route) = self.route(route) else { return };
+        let tokens = self.tokens(tokens);
+        self.record(&route, UsageKind::Tokens, tokens, now);
+    }
+
+    /// A token count as the rule book takes it.
+    pub(super) fn tokens(&self, tokens: f64) -> f64 {
+        match self.compat {
+            Compat::Corrected => clamp_tokens(tokens),
+            Compat::Recorded => tokens,
+        }
+    }
+
+    fn record(&mut self, route: &Route, kind: UsageKind, tokens: f64, now: f64) {
+        let name = route.name();
+        match self.attempt(|conn| usage::insert(conn, &name, kind, tokens, now)) {
+            Ok(()) => {
+                self.write_back();
+                self.prune_if_due(now);
+            }
+            Err(error) if !self.compat.is_recorded() && means_later(&error) => {
+                self.backlog.push(&name, kind, tokens, now);
+            }
+            Err(_) => self.memory.push(&name, kind, tokens, now),
+        }
+    }
+
+    /// Writes the events that the connection refused earlier, as one unit. Not inside a transaction of the host: its
+    /// rollback would take them along.
+    fn write_back(&mut self) {
+        if self.backlog.is_empty() || !self.link.conn().is_some_and(|conn| conn.autocommit()) {
+            return;
+        }
+        let Some(conn) = self.link.conn() else { return };
+        let written = conn.transaction(|conn| {
+            for (route, kind, event) in self.backlog.events() {
+                usage::insert(conn, &route, kind, event.tokens, event.at)?;
+            }
+            Ok::<(), crate::store::sqlite::SqlError>(())
+        });
+        if written.is_ok() {
+            self.backlog.clear();
+        }
+    }
+
+    /// At most once a minute, and again when the clock stepped back.
+    fn prune_if_due(&mut self, now: f64) {
+        if self.last_prune.is_some_and(|last| now >= last && now - last < MINUTE) {
+            return;
+        }
+        self.last_prune = Some(now);
+        self.ask(|conn| usage::prune(conn, now - DAY));
+        self.unknown_limit.sweep(now);
+        self.ladder.sweep(now);
+    }
+}

@@ -1,0 +1,104 @@
+//! Rate limits, leases, cooldowns and learned limits, as JavaScript calls them.
+//!
+//! Hot calls take handles and numbers only: NaN stands for "no limit", an absent text for "no variable". Their answer is
+//! a small number: bit 0 the verdict, bit 1 that the instance has something to tell the host.
+
+mod cooldowns;
+mod usage;
+
+use std::cell::{RefCell, RefMut};
+
+use napi_derive::napi;
+
+use super::error::{Code, Result, fail};
+use super::link::Link;
+use crate::core::Compat;
+use crate::core::windows::DayWindow;
+use crate::engine::Link as EngineLink;
+use crate::engine::rate::{RateEngine as Engine, RateOptions};
+
+/// The single-router side of one instance.
+#[napi]
+pub struct RateEngine {
+    link: EngineLink,
+    engine: RefCell<Engine>,
+}
+
+#[napi]
+impl RateEngine {
+    #[napi(constructor, catch_unwind)]
+    pub fn new(link: &Link, recorded: bool, sliding_day: bool) -> Self {
+        let compat = if recorded { Compat::Recorded } else { Compat::Corrected };
+        let day_window = if sliding_day { DayWindow::Sliding24h } else { DayWindow::UtcDay };
+        let engine = Engine::new(link.0.clone(), RateOptions { compat, day_window });
+        Self { link: link.0.clone(), engine: RefCell::new(engine) }
+    }
+
+    /// The engine, unless a function of the host that SQLite calls came back here in the middle of a call.
+    fn engine(&self) -> Result<RefMut<'_, Engine>> {
+        match self.engine.try_borrow_mut() {
+            Ok(engine) => Ok(engine),
+            Err(_) => fail(
+                Code::Reentrant,
+                "a function that SQLite calls must not call back into the engine that is running the statement",
+            ),
+        }
+    }
+
+    fn verdict(&self, allowed: bool) -> u32 {
+        u32::from(allowed) | (u32::from(self.link.has_notices()) << 1)
+    }
+
+    /// The handle of a route.
+    #[napi(catch_unwind)]
+    pub fn route(&self, platform: String, model: String, key: f64) -> Result<u32> {
+        Ok(self.engine()?.routes.route(&platform, &model, key))
+    }
+
+    /// The handle of a platform and key.
+    #[napi(catch_unwind)]
+    pub fn account(&self, platform: String, key: f64) -> Result<u32> {
+        Ok(self.engine()?.routes.account(&platform, key))
+    }
+
+    /// Frees handles that nothing stands on. The caller has forgotten its own copies.
+    #[napi(catch_unwind)]
+    pub fn sweep_routes(&self) -> Result<()> {
+        self.engine()?.sweep_routes();
+        Ok(())
+    }
+
+    #[napi(catch_unwind)]
+    pub fn reset(&self) -> Result<()> {
+        self.engine()?.reset();
+        Ok(())
+    }
+
+    #[napi(catch_unwind)]
+    pub fn inspect(&self) -> Result<RateInspection> {
+        let engine = self.engine()?;
+        let counts = engine.inspect();
+        Ok(RateInspection {
+            leases: to_u32(counts.leases),
+            cooldowns: to_u32(counts.cooldowns),
+            routes: to_u32(counts.routes),
+            pending_events: to_u32(counts.pending_events),
+            degraded: engine.is_degraded(),
+        })
+    }
+}
+
+/// Counts for diagnosis.
+#[napi(object)]
+pub struct RateInspection {
+    pub leases: u32,
+    pub cooldowns: u32,
+    pub routes: u32,
+    /// Events that are in memory and in no table.
+    pub pending_events: u32,
+    pub degraded: bool,
+}
+
+fn to_u32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
