@@ -12,6 +12,7 @@ pub mod learning;
 pub mod leases;
 pub mod model_scope;
 pub mod route;
+pub mod sched;
 pub mod share;
 mod stated_limit;
 pub mod time;
