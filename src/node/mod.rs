@@ -3,3 +3,4 @@
 mod error;
 mod link;
 mod rate;
+mod sched;

@@ -33,8 +33,9 @@ impl Ord for Instant {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slot {
     pub conn: NameId,
-    expires: f64,
-    serial: u64,
+    /// Epoch ms.
+    pub expires: f64,
+    pub serial: u64,
 }
 
 /// The slots of all connections.
@@ -72,6 +73,7 @@ impl Slots {
             serial: self.serial,
         };
         let recorded = self.compat.is_recorded();
+        let mut taken = 0;
         self.change(conn, |slots| {
             if recorded {
                 slots
