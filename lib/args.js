@@ -43,6 +43,22 @@ function numberOrNone(value, name) {
   return value;
 }
 
+/** A time or a count: NaN and the infinities are wrong arguments too. */
+function finiteNumber(value, name) {
+  if (!Number.isFinite(requireNumber(value, name))) throw invalidArgument(`${name} must be a finite number`);
+  return value;
+}
+
+/** An optional text: null and undefined are the empty one, which names nothing. */
+function stringOrNone(value, name) {
+  return value === null || value === undefined ? '' : requireString(value, name);
+}
+
+/** An optional object: null and undefined are none. */
+function optionalObject(value, name) {
+  return value === null || value === undefined ? undefined : requireObject(value, name);
+}
+
 module.exports = {
   describe,
   requireString,
@@ -51,4 +67,7 @@ module.exports = {
   requireObject,
   optionalNumber,
   numberOrNone,
+  finiteNumber,
+  stringOrNone,
+  optionalObject,
 };

@@ -7,7 +7,7 @@ use crate::core::Compat;
 use crate::core::sched::NameId;
 use crate::core::sched::headers::{REQUEST_HEADERS, Response, TOKEN_HEADERS};
 use crate::core::sched::naming;
-use crate::core::sched::slots::Slot;
+use crate::core::sched::slots::{SLOT_TTL_MS, Slot};
 use crate::engine::sched::{Sched as Engine, Selection, Target};
 
 /// Numbers per target in the table that `select` reads: key id, connection id (NaN for none), weight, cap (NaN for none).
@@ -222,6 +222,12 @@ impl Scheduler {
             .headers
             .anthropic_requests(&conn, ms(now)?)
             .unwrap_or(f64::NAN))
+    }
+
+    /// How long a slot lasts that nobody gives back, in ms.
+    #[napi(getter, catch_unwind)]
+    pub fn slot_ttl_ms(&self) -> f64 {
+        SLOT_TTL_MS
     }
 
     #[napi(getter, catch_unwind)]

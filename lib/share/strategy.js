@@ -1,0 +1,101 @@
+// Which target of a pool serves a request, and how many requests each connection has in flight.
+
+const { invalidArgument } = require('../errors.js');
+const { finiteNumber, optionalObject, requireObject, requireString, stringOrNone } = require('../args.js');
+
+/** The routing strategy of a pool's combo. Internal: not for a list that users choose from. */
+const QUOTA_SHARE_STRATEGY = 'quota-share';
+const INTERNAL_ROUTING_STRATEGY_VALUES = Object.freeze([QUOTA_SHARE_STRATEGY]);
+
+/** Columns of the native table: execution key, connection, weight, cap. */
+const COLUMNS = 4;
+
+/** Caps come as a Map or as a plain object; whatever is no number is no cap. */
+function capReader(caps) {
+  if (caps === undefined || caps === null) return () => Number.NaN;
+  requireObject(caps, 'options.maxConcurrentByConnection');
+  const read =
+    typeof caps.get === 'function'
+      ? (id) => caps.get(id)
+      : (id) => (Object.hasOwn(caps, id) ? caps[id] : undefined);
+  return (id) => {
+    const cap = read(id);
+    return typeof cap === 'number' ? cap : Number.NaN;
+  };
+}
+
+function createStrategy(ctx, scheduler) {
+  const { native, idOf } = scheduler;
+  const at = (now) => (now === undefined ? ctx.now() : finiteNumber(now, 'now'));
+  let table = new Float64Array(16 * COLUMNS);
+
+  function fill(targets, caps) {
+    if (table.length < targets.length * COLUMNS) table = new Float64Array(2 * targets.length * COLUMNS);
+    targets.forEach((target, index) => {
+      const name = `targets[${index}]`;
+      const { executionKey, connectionId, weight } = requireObject(target, name);
+      const row = index * COLUMNS;
+      const connection = stringOrNone(connectionId, `${name}.connectionId`);
+      table[row] = idOf(requireString(executionKey, `${name}.executionKey`));
+      table[row + 1] = connection ? idOf(connection) : Number.NaN;
+      table[row + 2] = typeof weight === 'number' ? weight : Number.NaN;
+      table[row + 3] = connection ? caps(connection) : Number.NaN;
+    });
+  }
+
+  function selectQuotaShareTarget(targets, comboName, modelStr, now, options) {
+    if (!Array.isArray(targets)) throw invalidArgument('targets must be an array');
+    requireString(comboName, 'comboName');
+    requireString(modelStr, 'modelStr');
+    const instant = at(now);
+    const caps = capReader(optionalObject(options, 'options')?.maxConcurrentByConnection);
+    // A copy: a getter of one target may change the list while the others are read.
+    const list = [...targets];
+    scheduler.trim();
+    fill(list, caps);
+    const [connection, expires, serial, ...positions] = native.select(table, list.length, comboName, modelStr, instant);
+    const orderedTargets = positions.map((position) => list[position]);
+    const { generation } = scheduler;
+    let held = !Number.isNaN(connection);
+    return {
+      target: orderedTargets[0] ?? null,
+      orderedTargets,
+      decrementInflight() {
+        if (!held) return;
+        held = false;
+        if (generation === scheduler.generation) native.giveBack(connection, expires, serial, ctx.now());
+      },
+    };
+  }
+
+  function withConnection(connectionId, otherwise, use) {
+    const connection = stringOrNone(connectionId, 'connectionId');
+    if (!connection) return otherwise;
+    scheduler.trim();
+    return use(idOf(connection));
+  }
+
+  return {
+    QUOTA_SHARE_STRATEGY,
+    INTERNAL_ROUTING_STRATEGY_VALUES,
+    selectQuotaShareTarget,
+
+    incrementInflight(connectionId, ttlMs, now) {
+      const ttl = ttlMs === undefined ? native.slotTtlMs : finiteNumber(ttlMs, 'ttlMs');
+      const instant = at(now);
+      return withConnection(connectionId, 0, (id) => native.takeSlot(id, ttl, instant));
+    },
+
+    decrementInflight(connectionId, now) {
+      const instant = at(now);
+      withConnection(connectionId, undefined, (id) => native.giveBackOne(id, instant));
+    },
+
+    getInflight(connectionId, now) {
+      const instant = at(now);
+      return withConnection(connectionId, 0, (id) => native.inFlight(id, instant));
+    },
+  };
+}
+
+module.exports = { createStrategy, QUOTA_SHARE_STRATEGY, INTERNAL_ROUTING_STRATEGY_VALUES };
