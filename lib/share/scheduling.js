@@ -2,6 +2,7 @@
 
 const { createBuckets } = require('./buckets.js');
 const { createHeaders } = require('./headers.js');
+const { naming } = require('./naming.js');
 const { createPenalty } = require('./penalty.js');
 const { createSaturation } = require('./saturation.js');
 const { createScheduler } = require('./scheduler.js');
@@ -20,6 +21,7 @@ function createScheduling(ctx) {
   return {
     saturationFor,
     functions: {
+      ...naming,
       ...buckets,
       ...headers,
       ...functions,

@@ -135,7 +135,10 @@ function createSlots(ctx) {
       gate.admit();
       if (gate.hasRoom) return gate.take();
       if (gate.line.length >= longest) {
-        tell(log, 'the queue for a slot is full: going ahead without one', { connectionId: connection, waiting: longest });
+        tell(log, 'the queue for a slot is full: going ahead without one', {
+          connectionId: connection,
+          waiting: longest,
+        });
         return null;
       }
       return gate.wait(timeoutMs, signal, () =>

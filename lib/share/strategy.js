@@ -15,9 +15,7 @@ function capReader(caps) {
   if (caps === undefined || caps === null) return () => Number.NaN;
   requireObject(caps, 'options.maxConcurrentByConnection');
   const read =
-    typeof caps.get === 'function'
-      ? (id) => caps.get(id)
-      : (id) => (Object.hasOwn(caps, id) ? caps[id] : undefined);
+    typeof caps.get === 'function' ? (id) => caps.get(id) : (id) => (Object.hasOwn(caps, id) ? caps[id] : undefined);
   return (id) => {
     const cap = read(id);
     return typeof cap === 'number' ? cap : Number.NaN;
