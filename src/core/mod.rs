@@ -3,14 +3,18 @@
 pub mod billing;
 mod compat;
 pub mod cooldown;
+pub mod dates;
 pub mod env_caps;
 pub mod error_text;
 pub mod gates;
+pub mod headroom;
 pub mod hits;
 pub mod js_number;
 pub mod learning;
 pub mod leases;
 pub mod model_scope;
+pub mod quota_observation;
+pub mod retry_after;
 pub mod route;
 pub mod sched;
 pub mod share;

@@ -45,6 +45,16 @@ impl Link {
             .cloned()
     }
 
+    /// Whether the connection in use was closed by its owner. False when there never was one.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0
+            .conn
+            .borrow()
+            .as_ref()
+            .is_some_and(|conn| !conn.is_open())
+    }
+
     /// Replaces the connection; the same one again changes nothing.
     pub fn set_conn(&self, conn: Option<Conn>) {
         let mut slot = self.0.conn.borrow_mut();

@@ -2,7 +2,9 @@
 
 mod link;
 mod names;
+mod provider_quota;
 pub mod rate;
 pub mod sched;
 
 pub use link::{Link, Notice};
+pub use provider_quota::{NewObservation, ProviderQuota, Recorded};

@@ -86,6 +86,12 @@ impl Link {
         self.0.set_conn(None);
     }
 
+    /// Whether the host closed the connection in use; false when there never was one.
+    #[napi(getter, catch_unwind)]
+    pub fn closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
     /// Whether `take_notices` has something to give.
     #[napi(getter, catch_unwind)]
     pub fn pending(&self) -> bool {

@@ -2,5 +2,6 @@
 
 mod error;
 mod link;
+mod provider_quota;
 mod rate;
 mod sched;

@@ -2,3 +2,5 @@
 
 pub mod caps;
 pub mod plans;
+pub mod pools;
+pub mod quota_headers;

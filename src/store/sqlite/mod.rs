@@ -10,6 +10,7 @@ mod files;
 mod guard;
 pub mod host;
 mod library;
+pub mod quota_queries;
 mod statement;
 pub mod usage;
 
