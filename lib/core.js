@@ -4,6 +4,7 @@
 
 const { createContext } = require('./context.js');
 const { requireObject } = require('./args.js');
+const createProviderQuota = require('./provider-quota.js');
 const { createRateLimit } = require('./ratelimit.js');
 
 function createQuotaCore(options = {}) {
@@ -11,6 +12,7 @@ function createQuotaCore(options = {}) {
   const rateLimit = createRateLimit(ctx);
   return {
     ...rateLimit.api,
+    ...createProviderQuota(ctx),
     on: ctx.on,
     attach: (database) => ctx.attach(database),
     detach: () => ctx.detach(),

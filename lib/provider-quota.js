@@ -5,9 +5,12 @@
 const { AsyncLocalStorage } = require('node:async_hooks');
 const { randomUUID } = require('node:crypto');
 
-const { requireFunction, requireNumber, requireObject, requireString, numberOrNone, optionalString } = require('./args.js');
+const { requireFunction, requireNumber, requireObject, requireString, numberOrNone } = require('./args.js');
 const { invalidArgument } = require('./errors.js');
 const { binding } = require('./native.js');
+
+/** An optional text: absent, `undefined` and null give null. */
+const optionalString = (value, name) => (value === undefined || value === null ? null : requireString(value, name));
 
 /** @param {number} number NaN stands for none */
 const orNull = (number) => (Number.isNaN(number) ? null : number);
@@ -29,7 +32,7 @@ function headerNamesOf(platform) {
 const sqlInstant = (ms) => new Date(ms).toISOString().replace('T', ' ').replace('Z', '');
 
 module.exports = function createProviderQuota(ctx) {
-  const recorded = ctx.options.compat === 'recorded';
+  const { recorded } = ctx;
   const engine = new binding.ProviderQuota(ctx.link, recorded);
   const storage = new AsyncLocalStorage();
   ctx.onReset(() => engine.reset());

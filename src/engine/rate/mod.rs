@@ -77,13 +77,8 @@ impl RateEngine {
     /// As after a restart of the process: memory is empty, handles stay valid.
     pub fn reset(&mut self) {
         let routes = std::mem::take(&mut self.routes);
-        let fresh = Self::new(
-            self.link.clone(),
-            RateOptions {
-                compat: self.compat,
-                day_window: self.windows.day_window(),
-            },
-        );
+        let fresh =
+            Self::new(self.link.clone(), RateOptions { compat: self.compat, day_window: self.windows.day_window() });
         *self = Self { routes, ..fresh };
     }
 
@@ -107,10 +102,7 @@ impl RateEngine {
     }
 
     /// As [`Self::ask`], with the reason of a refusal.
-    fn attempt<T>(
-        &mut self,
-        work: impl FnOnce(&Conn) -> Result<T, SqlError>,
-    ) -> Result<T, SqlError> {
+    fn attempt<T>(&mut self, work: impl FnOnce(&Conn) -> Result<T, SqlError>) -> Result<T, SqlError> {
         let outcome = match self.link.conn() {
             Some(conn) => work(&conn),
             None => Err(SqlError::closed()),
@@ -122,14 +114,10 @@ impl RateEngine {
             }
             Err(error) if !self.degraded && means_away(error) => {
                 self.degraded = true;
-                self.link
-                    .emit("degraded", json!({ "reason": error.to_string() }));
+                self.link.emit("degraded", json!({ "reason": error.to_string() }));
                 // An instance that never had a connection is not in trouble, it is just not connected.
                 if self.link.generation() > 0 {
-                    self.link.warn(
-                        "quota:degraded",
-                        format!("the database does not answer, memory does: {error}"),
-                    );
+                    self.link.warn("quota:degraded", format!("the database does not answer, memory does: {error}"));
                 }
             }
             _ => {}
@@ -165,21 +153,13 @@ pub struct RateInspection {
 
 /// Whether a refusal means that the database is away, not that the row is wrong.
 fn means_away(error: &SqlError) -> bool {
-    !matches!(
-        error.kind(),
-        SqlErrorKind::Constraint | SqlErrorKind::Overflow
-    )
+    !matches!(error.kind(), SqlErrorKind::Constraint | SqlErrorKind::Overflow)
 }
 
 /// Whether a live connection refused a write that it may take later.
 fn means_later(error: &SqlError) -> bool {
     match error.kind() {
-        SqlErrorKind::Busy | SqlErrorKind::Full | SqlErrorKind::ReadOnly | SqlErrorKind::Other => {
-            true
-        }
-        SqlErrorKind::Closed
-        | SqlErrorKind::MissingTable
-        | SqlErrorKind::Constraint
-        | SqlErrorKind::Overflow => false,
+        SqlErrorKind::Busy | SqlErrorKind::Full | SqlErrorKind::ReadOnly | SqlErrorKind::Other => true,
+        SqlErrorKind::Closed | SqlErrorKind::MissingTable | SqlErrorKind::Constraint | SqlErrorKind::Overflow => false,
     }
 }

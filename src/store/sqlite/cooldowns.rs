@@ -29,19 +29,9 @@ fn read(row: &Row<'_>) -> CooldownRow {
     }
 }
 
-pub fn upsert(
-    conn: &Conn,
-    route: &RouteName<'_>,
-    expires_at: f64,
-    source: &str,
-    set_at: f64,
-) -> Result<(), SqlError> {
+pub fn upsert(conn: &Conn, route: &RouteName<'_>, expires_at: f64, source: &str, set_at: f64) -> Result<(), SqlError> {
     // A bench without end is stored as NULL would be refused: the column takes infinity as a REAL.
-    let expires = if expires_at.is_nan() {
-        Null
-    } else {
-        Num(expires_at)
-    };
+    let expires = if expires_at.is_nan() { Null } else { Num(expires_at) };
     conn.execute(
         "INSERT INTO rate_limit_cooldowns (platform, model_id, key_id, expires_at_ms, source, set_at_ms) \
          VALUES (?, ?, ?, ?, ?, ?) \
@@ -90,17 +80,11 @@ pub fn delete_heuristic(conn: &Conn, route: &RouteName<'_>) -> Result<u64, SqlEr
 }
 
 pub fn delete_key(conn: &Conn, key: f64) -> Result<u64, SqlError> {
-    conn.execute(
-        "DELETE FROM rate_limit_cooldowns WHERE key_id = ?",
-        &[Num(key)],
-    )
+    conn.execute("DELETE FROM rate_limit_cooldowns WHERE key_id = ?", &[Num(key)])
 }
 
 pub fn delete_expired(conn: &Conn, now: f64) -> Result<u64, SqlError> {
-    conn.execute(
-        "DELETE FROM rate_limit_cooldowns WHERE expires_at_ms <= ?",
-        &[Num(now)],
-    )
+    conn.execute("DELETE FROM rate_limit_cooldowns WHERE expires_at_ms <= ?", &[Num(now)])
 }
 
 /// Benches of a key that are still on, soonest first.
