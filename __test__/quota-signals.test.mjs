@@ -1,17 +1,13 @@
 // Signals and scheduling where the runs do not speak, and where the corrected mode differs from them.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { schedInstance } from './support/sched-instance.mjs';
+import { schedInstance, schedulingPart } from './support/sched-instance.mjs';
 
 const T0 = 1_790_000_000_000;
 const dimension = { unit: 'percent', window: '5h' };
 const modes = ['corrected', 'recorded'];
 
-function instance(options) {
-  const core = schedInstance(options);
-  core.clock.now = T0;
-  return core;
-}
+const instance = (options) => schedInstance({ now: T0, ...options });
 
 const requests = { 'x-ratelimit-limit-requests': '50', 'x-ratelimit-remaining-requests': '20' };
 const tokens = {
@@ -105,7 +101,7 @@ test('a soft factor that is no factor counts as not set; recorded: NaN', () => {
 });
 
 test('a cached signal is a number at once, an uncached one a promise; one question at a time', async () => {
-  const core = instance();
+  const core = schedulingPart({ now: T0 });
   let asked = 0;
   core.setSaturationFetchers({
     generic: async () => {
@@ -164,7 +160,8 @@ test('a registered fetcher speaks for its provider; its failure leaves the heade
 
 test('the option `saturation` replaces everything and is asked every time', async () => {
   let value = 0.25;
-  const core = instance({
+  const core = schedulingPart({
+    now: T0,
     saturation: (connectionId, provider, asked) => {
       if (value === 'throw') throw new Error('no');
       assert.deepEqual([connectionId, provider, asked], ['c', 'codex', dimension]);
@@ -314,7 +311,11 @@ test('wrong arguments are TypeErrors with a code, and change nothing', async () 
   ]) {
     await assert.rejects(core.getSaturation(...args), wrong);
   }
-  assert.deepEqual(core.inspect(), { inflightConnections: 0, accountBuckets: 0, drr: {} });
+  const { inflightConnections, accountBuckets, drr } = core.inspect();
+  assert.deepEqual(
+    { inflightConnections, accountBuckets, drr },
+    { inflightConnections: 0, accountBuckets: 0, drr: {} },
+  );
 });
 
 test('hostile values do not crash', () => {

@@ -54,7 +54,8 @@ function createContext(options) {
   const now = clock
     ? () => {
         const value = clock();
-        if (typeof value !== 'number') throw invalidArgument(`options.clock must return a number, not ${describe(value)}`);
+        if (typeof value !== 'number')
+          throw invalidArgument(`options.clock must return a number, not ${describe(value)}`);
         return value;
       }
     : systemNow;
@@ -117,14 +118,19 @@ function createContext(options) {
 
   const connection = createConnectionSlot({ options, link, warn: warnOnce, log });
 
+  /** Call first in every function that reads no database. */
+  function assertOpen() {
+    if (closed) throw new QuotaCoreError('ERR_QUOTA_CLOSED', 'this instance is closed: create another one');
+  }
+
   /** Call first in every function that may read the database: finds the host's current connection. */
   function sync() {
-    if (closed) throw new QuotaCoreError('ERR_QUOTA_CLOSED', 'this instance is closed: create another one');
+    assertOpen();
     connection.sync();
   }
 
   function reset() {
-    if (closed) throw new QuotaCoreError('ERR_QUOTA_CLOSED', 'this instance is closed: create another one');
+    assertOpen();
     for (const hook of resetHooks) hook();
   }
 
@@ -148,11 +154,12 @@ function createContext(options) {
     on,
     emit,
     drain,
+    assertOpen,
     sync,
     reset,
     close,
     attach: (database) => {
-      if (closed) throw new QuotaCoreError('ERR_QUOTA_CLOSED', 'this instance is closed: create another one');
+      assertOpen();
       connection.attach(database);
     },
     detach: () => connection.detach(),

@@ -6,13 +6,16 @@ const { createContext } = require('./context.js');
 const { requireObject } = require('./args.js');
 const createProviderQuota = require('./provider-quota.js');
 const { createRateLimit } = require('./ratelimit.js');
+const { createScheduling } = require('./share/scheduling.js');
 
 function createQuotaCore(options = {}) {
   const ctx = createContext({ ...requireObject(options, 'options') });
   const rateLimit = createRateLimit(ctx);
+  const scheduling = createScheduling(ctx);
   return {
     ...rateLimit.api,
     ...createProviderQuota(ctx),
+    ...scheduling.functions,
     on: ctx.on,
     attach: (database) => ctx.attach(database),
     detach: () => ctx.detach(),

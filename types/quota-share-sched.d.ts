@@ -115,9 +115,6 @@ export declare const QUOTA_SHARE_STRATEGY: 'quota-share';
 export declare const INTERNAL_ROUTING_STRATEGY_VALUES: readonly ['quota-share'];
 
 export interface QuotaShareSchedulingFunctions {
-  readonly QUOTA_SHARE_STRATEGY: 'quota-share';
-  readonly INTERNAL_ROUTING_STRATEGY_VALUES: readonly ['quota-share'];
-
   /**
    * Chooses the target for one request of a combo, and the order to try the others in.
    *

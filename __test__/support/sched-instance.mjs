@@ -1,31 +1,19 @@
-// The scheduling part on its own, with a clock that the test sets.
+// An instance with a clock that the test sets.
 import { createRequire } from 'node:module';
 
-const { createScheduling } = createRequire(import.meta.url)('../../lib/share/scheduling.js');
+const require = createRequire(import.meta.url);
+const { createQuotaCore } = require('../../index.js');
+const { createContext } = require('../../lib/context.js');
+const { createScheduling } = require('../../lib/share/scheduling.js');
 
-export function schedInstance({ env = {}, ...options } = {}) {
-  const clock = { now: 0 };
-  const hooks = { reset: [], close: [], inspect: [] };
-  const { functions, saturationFor } = createScheduling({
-    options,
-    now: () => clock.now,
-    env: () => env,
-    onReset: (fn) => hooks.reset.push(fn),
-    onClose: (fn) => hooks.close.push(fn),
-    onInspect: (fn) => hooks.inspect.push(fn),
-  });
-  return {
-    ...functions,
-    saturationFor,
-    clock,
-    reset: () =>
-      hooks.reset.forEach((fn) => {
-        fn();
-      }),
-    close: () =>
-      hooks.close.forEach((fn) => {
-        fn();
-      }),
-    inspect: () => Object.assign({}, ...hooks.inspect.map((fn) => fn())),
-  };
+export function schedInstance({ now = 0, env = {}, ...options } = {}) {
+  const clock = { now };
+  return { ...createQuotaCore({ env, clock: () => clock.now, ...options }), clock };
+}
+
+/** The scheduling part alone, with what it gives to the enforcement and not to the public. */
+export function schedulingPart({ now = 0, ...options } = {}) {
+  const ctx = createContext({ env: {}, clock: () => now, ...options });
+  const { functions, saturationFor } = createScheduling(ctx);
+  return { ...functions, saturationFor, reset: () => ctx.reset() };
 }

@@ -13,6 +13,7 @@ function createBuckets(ctx, scheduler) {
 
   return {
     recordUsage(connectionId, windowKey, usedPct, resetAt, now) {
+      ctx.assertOpen();
       requireString(connectionId, 'connectionId');
       requireString(windowKey, 'windowKey');
       requireNumber(usedPct, 'usedPct');
@@ -24,6 +25,7 @@ function createBuckets(ctx, scheduler) {
     },
 
     isBucketSaturated(connectionId, windowKey, now) {
+      ctx.assertOpen();
       requireString(connectionId, 'connectionId');
       requireString(windowKey, 'windowKey');
       const instant = at(now);
@@ -34,6 +36,7 @@ function createBuckets(ctx, scheduler) {
 
     /** What is no quota of a provider's answer is passed over: the answer is not ours to refuse. */
     updateAccountBuckets(connectionId, usage, now) {
+      ctx.assertOpen();
       requireString(connectionId, 'connectionId');
       const instant = at(now);
       const quotas = usage?.quotas;

@@ -19,6 +19,7 @@ function readHeader(headers, name) {
 function createHeaders(ctx, { native }) {
   return {
     storeRateLimitHeaders(connectionId, provider, headers) {
+      ctx.assertOpen();
       requireString(connectionId, 'connectionId');
       requireString(provider, 'provider');
       requireObject(headers, 'headers');
@@ -31,6 +32,7 @@ function createHeaders(ctx, { native }) {
     },
 
     getTokenHeaderSaturation(provider, connectionId) {
+      ctx.assertOpen();
       requireString(provider, 'provider');
       requireString(connectionId, 'connectionId');
       const signal = native.tokenSignal(provider, connectionId, ctx.now());

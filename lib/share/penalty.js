@@ -17,7 +17,7 @@ function createPenalty(ctx) {
   /** In the runs a factor that is no number makes every score NaN. Corrected: it counts as not set. */
   function factor() {
     const text = ctx.env().QUOTA_SOFT_DEPRIORITIZE_FACTOR;
-    if (ctx.options.compat === 'recorded') return text === undefined ? DEFAULT_FACTOR : Number(text);
+    if (ctx.recorded) return text === undefined ? DEFAULT_FACTOR : Number(text);
     const value = text === undefined || text.trim() === '' ? Number.NaN : Number(text);
     return value >= 0 && value <= 1 ? value : DEFAULT_FACTOR;
   }
@@ -29,11 +29,13 @@ function createPenalty(ctx) {
 
   return {
     applySoftPenalty(score, penalized) {
+      ctx.assertOpen();
       requireNumber(score, 'score');
       return penalized ? score * factor() : score;
     },
 
     registerExecutionCandidates(candidates) {
+      ctx.assertOpen();
       for (const candidate of requireList(candidates, 'candidates')) {
         const { executionKey, stepId } = requireObject(candidate, 'candidate');
         if (!isName(executionKey) || !isName(stepId)) continue;
@@ -46,12 +48,14 @@ function createPenalty(ctx) {
 
     /** Takes execution keys, or the candidates themselves. */
     unregisterExecutionCandidates(keys) {
+      ctx.assertOpen();
       for (const key of requireList(keys, 'executionKeys')) {
         executions.delete(isName(key) ? key : key?.executionKey);
       }
     },
 
     setCandidateQuotaSoftPenalty(executionKey, stepId, penalized) {
+      ctx.assertOpen();
       const candidate = executions.get(executionKey)?.get(stepId);
       // A frozen candidate of the host stays as it is.
       if (candidate) Reflect.set(candidate, 'quotaSoftPenalty', Boolean(penalized));

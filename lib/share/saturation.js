@@ -129,6 +129,7 @@ function createSaturation(ctx, scheduler, { updateAccountBuckets, getTokenHeader
 
     functions: {
       async getSaturation(connectionId, provider, dimension) {
+        ctx.assertOpen();
         requireString(connectionId, 'connectionId');
         requireString(provider, 'provider');
         const asked = dimensionOf(dimension);
@@ -141,6 +142,7 @@ function createSaturation(ctx, scheduler, { updateAccountBuckets, getTokenHeader
       },
 
       setSaturationFetchers(set) {
+        ctx.assertOpen();
         requireObject(set, 'fetchers');
         const next = { ...fetchers };
         for (const name of FETCHERS) {
@@ -152,6 +154,7 @@ function createSaturation(ctx, scheduler, { updateAccountBuckets, getTokenHeader
       },
 
       registerSaturationFetcher(provider, fetcher) {
+        ctx.assertOpen();
         requireString(provider, 'provider');
         if (provider === '') throw invalidArgument('provider must not be empty');
         registered.set(provider, requireFunction(fetcher, 'fetcher'));

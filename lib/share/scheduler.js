@@ -7,7 +7,7 @@ const MAX_NAMES = 20_000;
 
 /** @param {object} ctx see lib/context.js */
 function createScheduler(ctx) {
-  const native = new binding.Scheduler(ctx.options.compat === 'recorded');
+  const native = new binding.Scheduler(ctx.recorded);
   const ids = new Map();
   let generation = 0;
 

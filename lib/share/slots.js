@@ -123,6 +123,7 @@ function createSlots(ctx) {
 
   return {
     async acquireQuotaShareConcurrencySlot(target, cap, options, log) {
+      ctx.assertOpen();
       const connection = stringOrNone(requireObject(target, 'target').connectionId, 'target.connectionId');
       const { queueTimeoutMs, maxQueueSize, signal } = optionalObject(options, 'options') ?? {};
       // Node's timers run at once for more than 2^31 - 1 ms.

@@ -3,10 +3,6 @@
 const { invalidArgument } = require('../errors.js');
 const { finiteNumber, optionalObject, requireObject, requireString, stringOrNone } = require('../args.js');
 
-/** The routing strategy of a pool's combo. Internal: not for a list that users choose from. */
-const QUOTA_SHARE_STRATEGY = 'quota-share';
-const INTERNAL_ROUTING_STRATEGY_VALUES = Object.freeze([QUOTA_SHARE_STRATEGY]);
-
 /** Columns of the native table: execution key, connection, weight, cap. */
 const COLUMNS = 4;
 
@@ -42,6 +38,7 @@ function createStrategy(ctx, scheduler) {
   }
 
   function selectQuotaShareTarget(targets, comboName, modelStr, now, options) {
+    ctx.assertOpen();
     if (!Array.isArray(targets)) throw invalidArgument('targets must be an array');
     requireString(comboName, 'comboName');
     requireString(modelStr, 'modelStr');
@@ -61,12 +58,14 @@ function createStrategy(ctx, scheduler) {
       decrementInflight() {
         if (!held) return;
         held = false;
-        if (generation === scheduler.generation) native.giveBack(connection, expires, serial, ctx.now());
+        if (generation === scheduler.generation && !ctx.isClosed())
+          native.giveBack(connection, expires, serial, ctx.now());
       },
     };
   }
 
   function withConnection(connectionId, otherwise, use) {
+    ctx.assertOpen();
     const connection = stringOrNone(connectionId, 'connectionId');
     if (!connection) return otherwise;
     scheduler.trim();
@@ -74,8 +73,6 @@ function createStrategy(ctx, scheduler) {
   }
 
   return {
-    QUOTA_SHARE_STRATEGY,
-    INTERNAL_ROUTING_STRATEGY_VALUES,
     selectQuotaShareTarget,
 
     incrementInflight(connectionId, ttlMs, now) {
@@ -96,4 +93,4 @@ function createStrategy(ctx, scheduler) {
   };
 }
 
-module.exports = { createStrategy, QUOTA_SHARE_STRATEGY, INTERNAL_ROUTING_STRATEGY_VALUES };
+module.exports = { createStrategy };
