@@ -9,8 +9,19 @@ import { runNode } from './support/run-node.mjs';
 import { tempFolder } from './support/temp.mjs';
 
 const endings = [
-  'close', 'close twice attached', 'detach, close', 'close in transaction', 'dispose', 'gc', 'gc, instance kept',
-  'natural end', 'process.exit', 'uncaught exception', 'worker end', 'worker process.exit', 'worker terminate',
+  'close',
+  'close twice attached',
+  'detach, close',
+  'close in transaction',
+  'dispose',
+  'gc',
+  'gc, instance kept',
+  'natural end',
+  'process.exit',
+  'uncaught exception',
+  'worker end',
+  'worker process.exit',
+  'worker terminate',
 ];
 const orders = ['addon-first', 'host-first'];
 // Under a matrix run for one driver only that one is walked; its siblings have runs of their own.
@@ -30,7 +41,9 @@ async function runCell(folder, cell) {
   const db = openDatabase(file, { driver: cell.driver });
   createHostTables(db);
   db.close();
-  const { code, signal, stdout, stderr } = await runNode('close-cell.mjs', [JSON.stringify({ ...cell, file })], { flags: ['--expose-gc'] });
+  const { code, signal, stdout, stderr } = await runNode('close-cell.mjs', [JSON.stringify({ ...cell, file })], {
+    flags: ['--expose-gc'],
+  });
   assert.deepEqual({ code, signal, stderr }, { code: 0, signal: null, stderr: '' });
   const result = { whileRunning: stdout.trim(), afterExit: readdirSync(folder).sort() };
   const after = openDatabase(file, { driver: cell.driver });

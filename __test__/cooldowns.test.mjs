@@ -32,9 +32,10 @@ describe('benches', () => {
     const host = new Host(t);
     host.core.setCooldown(...route, HOUR, 'authoritative');
     host.core.setCooldown(...route, 1000, 'heuristic');
-    assert.deepEqual(host.all('SELECT source, expires_at_ms AS expires, set_at_ms AS setAt FROM rate_limit_cooldowns'), [
-      { source: 'heuristic', expires: NOON + 1000, setAt: NOON },
-    ]);
+    assert.deepEqual(
+      host.all('SELECT source, expires_at_ms AS expires, set_at_ms AS setAt FROM rate_limit_cooldowns'),
+      [{ source: 'heuristic', expires: NOON + 1000, setAt: NOON }],
+    );
   });
 
   test('lists are soonest first and take only integers', (t) => {
@@ -45,9 +46,17 @@ describe('benches', () => {
     const active = core.getActiveCooldownsForKeys([2, 1, 1, 1.5, NaN, 7]);
     assert.ok(active instanceof Map);
     assert.deepEqual([...active.keys()].sort(), [1, 2]);
-    assert.deepEqual(active.get(1).map((entry) => entry.modelId), ['y', 'x']);
-    assert.deepEqual(active.get(2), [{ platform: 'b', modelId: 'x', keyId: 2, expiresAtMs: NOON + 2000, remainingMs: 2000 }]);
-    assert.deepEqual(core.getProbeableCooldowns().map((entry) => entry.modelId), ['y', 'x']);
+    assert.deepEqual(
+      active.get(1).map((entry) => entry.modelId),
+      ['y', 'x'],
+    );
+    assert.deepEqual(active.get(2), [
+      { platform: 'b', modelId: 'x', keyId: 2, expiresAtMs: NOON + 2000, remainingMs: 2000 },
+    ]);
+    assert.deepEqual(
+      core.getProbeableCooldowns().map((entry) => entry.modelId),
+      ['y', 'x'],
+    );
     assert.equal(core.getSoonestCooldownExpiry(), NOON + 1000);
     assert.equal(core.getSoonestCooldownExpiry(NOON + 3000), null);
     assert.equal(core.cleanupExpiredCooldowns(NOON + 2000), 2);
@@ -109,9 +118,18 @@ describe('the decision', () => {
     const { core } = new Host(t);
     core.recordRequest(...route);
     core.recordTokens(...route, 50);
-    assert.deepEqual(core.getCooldownDecisionForLimit(...route, { rpd: 2, tpd: 51 }), { durationMs: 90_000, source: 'heuristic' });
-    assert.deepEqual(core.getCooldownDecisionForLimit(...route, { rpd: 1, tpd: null }), { durationMs: 2 * MINUTE, source: 'heuristic' });
-    assert.deepEqual(core.getCooldownDecisionForLimit(...route, { rpd: null, tpd: 50 }), { durationMs: 10 * MINUTE, source: 'heuristic' });
+    assert.deepEqual(core.getCooldownDecisionForLimit(...route, { rpd: 2, tpd: 51 }), {
+      durationMs: 90_000,
+      source: 'heuristic',
+    });
+    assert.deepEqual(core.getCooldownDecisionForLimit(...route, { rpd: 1, tpd: null }), {
+      durationMs: 2 * MINUTE,
+      source: 'heuristic',
+    });
+    assert.deepEqual(core.getCooldownDecisionForLimit(...route, { rpd: null, tpd: 50 }), {
+      durationMs: 10 * MINUTE,
+      source: 'heuristic',
+    });
   });
 
   test('leases do not spend a day', (t) => {
@@ -137,10 +155,22 @@ describe('the decision', () => {
   test('Retry-After wins where it is longer, up to a day', (t) => {
     const { core } = new Host(t);
     const known = { rpd: 100, tpd: null };
-    assert.deepEqual(core.getCooldownDecisionForLimit(...route, known, 1000), { durationMs: 90_000, source: 'heuristic' });
-    assert.deepEqual(core.getCooldownDecisionForLimit(...route, known, 90_000), { durationMs: 90_000, source: 'heuristic' });
-    assert.deepEqual(core.getCooldownDecisionForLimit(...route, known, 90_001), { durationMs: 90_001, source: 'authoritative' });
-    assert.deepEqual(core.getCooldownDecisionForLimit(...route, known, 5 * DAY), { durationMs: DAY, source: 'authoritative' });
+    assert.deepEqual(core.getCooldownDecisionForLimit(...route, known, 1000), {
+      durationMs: 90_000,
+      source: 'heuristic',
+    });
+    assert.deepEqual(core.getCooldownDecisionForLimit(...route, known, 90_000), {
+      durationMs: 90_000,
+      source: 'heuristic',
+    });
+    assert.deepEqual(core.getCooldownDecisionForLimit(...route, known, 90_001), {
+      durationMs: 90_001,
+      source: 'authoritative',
+    });
+    assert.deepEqual(core.getCooldownDecisionForLimit(...route, known, 5 * DAY), {
+      durationMs: DAY,
+      source: 'authoritative',
+    });
   });
 
   test('a key of a local endpoint is benched for a moment, whatever else', (t) => {
@@ -165,10 +195,19 @@ describe('an error of a provider', () => {
     [{ message: 'Insufficient Balance' }, { durationMs: DAY, source: 'credit' }],
     [{ status: 403 }, { durationMs: DAY, source: 'tier' }],
     [{ message: 'Forbidden: your plan has no such model' }, { durationMs: DAY, source: 'tier' }],
-    [{ status: 429, message: 'Daily limit reached: requests per day exhausted, quota exceeded for today' }, { durationMs: untilMidnight, source: 'authoritative' }],
+    [
+      { status: 429, message: 'Daily limit reached: requests per day exhausted, quota exceeded for today' },
+      { durationMs: untilMidnight, source: 'authoritative' },
+    ],
     [{ status: 429 }, { durationMs: 90_000, source: 'heuristic' }],
-    [{ status: 429, retryAfterMs: 300_000 }, { durationMs: 300_000, source: 'authoritative' }],
-    [{ status: 500, message: 'oops' }, { durationMs: 90_000, source: 'heuristic' }],
+    [
+      { status: 429, retryAfterMs: 300_000 },
+      { durationMs: 300_000, source: 'authoritative' },
+    ],
+    [
+      { status: 500, message: 'oops' },
+      { durationMs: 90_000, source: 'heuristic' },
+    ],
     [{}, { durationMs: 90_000, source: 'heuristic' }],
   ];
   for (const [error, expected] of cases) {

@@ -1,7 +1,7 @@
 // Each correction of the default mode beside what the recorded mode does. The numbers are those of docs/differences.md.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { DAY, HOUR, MINUTE, NOON, bothModes, noLimits } from './support/host.mjs';
+import { bothModes, DAY, HOUR, MINUTE, NOON, noLimits } from './support/host.mjs';
 
 const MIDNIGHT = NOON - 12 * HOUR;
 const route = ['p', 'm', 1];
@@ -37,10 +37,18 @@ describe('1. day windows', () => {
   test('the default: since midnight UTC, midnight included; recorded slides over 24 hours', (t) => {
     const { recorded, corrected } = compare(t, everywhere);
     assert.deepEqual(corrected, {
-      status: 2, requestsPass: [3, 4], tokensPass: [20, 29, 30], spent: [1, 2], fraction: 2 / 6,
+      status: 2,
+      requestsPass: [3, 4],
+      tokensPass: [20, 29, 30],
+      spent: [1, 2],
+      fraction: 2 / 6,
     });
     assert.deepEqual(recorded, {
-      status: 3, requestsPass: [4], tokensPass: [30], spent: [1, 2, 3], fraction: 3 / 6,
+      status: 3,
+      requestsPass: [4],
+      tokensPass: [30],
+      spent: [1, 2, 3],
+      fraction: 3 / 6,
     });
   });
 
@@ -79,7 +87,8 @@ describe('1. day windows', () => {
 
 test('2. a model offered on several endpoints counts its tokens once', (t) => {
   const { recorded, corrected } = compare(t, (host) => {
-    for (const scope of ['', 'eu', 'us']) host.addModel('navy', 'm', { endpoint_scope: scope, monthly_token_budget: '2x' });
+    for (const scope of ['', 'eu', 'us'])
+      host.addModel('navy', 'm', { endpoint_scope: scope, monthly_token_budget: '2x' });
     host.core.recordTokens('navy', 'm', 1, 100);
     return host.core.providerDailyTokenCount('navy', 1);
   });
@@ -125,13 +134,14 @@ test('4. a bench that became authoritative while its probe was pending stays', a
   const benched = {};
   for (const [mode, host] of Object.entries(hosts)) {
     host.core.setCooldown(...route, HOUR);
-    const pass = () => host.core.runCooldownProbePass({
-      jitter: () => 0,
-      probe: async () => {
-        host.core.setCooldown(...route, DAY, 'authoritative');
-        return 'valid';
-      },
-    });
+    const pass = () =>
+      host.core.runCooldownProbePass({
+        jitter: () => 0,
+        probe: async () => {
+          host.core.setCooldown(...route, DAY, 'authoritative');
+          return 'valid';
+        },
+      });
     host.advance(31 * MINUTE);
     await pass();
     await pass();
@@ -147,13 +157,14 @@ test('5. a probe that rejects is an error with back-off, and the pass goes on', 
     host.advance(31 * MINUTE);
     await host.core.runCooldownProbePass({ jitter: () => 0, probe: async () => 'valid' });
   };
-  const pass = (host) => host.core.runCooldownProbePass({
-    jitter: () => 0,
-    probe: async (keyId) => {
-      if (keyId === 1) throw new Error('the probe failed');
-      return 'valid';
-    },
-  });
+  const pass = (host) =>
+    host.core.runCooldownProbePass({
+      jitter: () => 0,
+      probe: async (keyId) => {
+        if (keyId === 1) throw new Error('the probe failed');
+        return 'valid';
+      },
+    });
   await prepare(recorded);
   await assert.rejects(pass(recorded), /the probe failed/);
   await prepare(corrected);
@@ -229,11 +240,15 @@ describe('9. learning from texts', () => {
 
 describe('10. memory', () => {
   test('keys of memory maps cannot collide', (t) => {
-    const { recorded, corrected } = compare(t, (host) => {
-      host.core.recordRequest('q', 'a:1', 2);
-      host.core.recordRequest('q:a', '1', 2);
-      return host.core.getRateLimitStatus('q', 'a:1', 2, noLimits).rpm.used;
-    }, { closed: true });
+    const { recorded, corrected } = compare(
+      t,
+      (host) => {
+        host.core.recordRequest('q', 'a:1', 2);
+        host.core.recordRequest('q:a', '1', 2);
+        return host.core.getRateLimitStatus('q', 'a:1', 2, noLimits).rpm.used;
+      },
+      { closed: true },
+    );
     assert.deepEqual({ recorded, corrected }, { recorded: 2, corrected: 1 });
   });
 
@@ -251,12 +266,25 @@ describe('10. memory', () => {
 });
 
 describe('11. Retry-After and reset headers', () => {
-  const parse = (host, status, headers) => host.core.parseQuotaObservationsFromResponse(
-    new Response(null, { status, headers }), { platform: 'groq', keyId: 1 },
-  );
-  const retryAfter = (value) => (host) => parse(host, 429, { 'retry-after': value }).find((seen) => seen.retryAfterMs !== undefined && seen.retryAfterMs !== null)?.retryAfterMs ?? null;
+  const parse = (host, status, headers) =>
+    host.core.parseQuotaObservationsFromResponse(new Response(null, { status, headers }), {
+      platform: 'groq',
+      keyId: 1,
+    });
+  const retryAfter = (value) => (host) =>
+    parse(host, 429, { 'retry-after': value }).find(
+      (seen) => seen.retryAfterMs !== undefined && seen.retryAfterMs !== null,
+    )?.retryAfterMs ?? null;
 
-  for (const [value, expected] of [['30', 30_000], ['1.5', 1500], ['0', 0], ['-5', null], ['in 5', null], ['1e16', null], ['', null]]) {
+  for (const [value, expected] of [
+    ['30', 30_000],
+    ['1.5', 1500],
+    ['0', 0],
+    ['-5', null],
+    ['in 5', null],
+    ['1e16', null],
+    ['', null],
+  ]) {
     test(`Retry-After: ${value}`, (t) => {
       const { corrected } = bothModes(t);
       assert.equal(retryAfter(value)(corrected), expected);
@@ -268,11 +296,19 @@ describe('11. Retry-After and reset headers', () => {
     assert.deepEqual({ recorded, corrected }, { recorded: 90_000, corrected: 90_000 });
   });
 
-  for (const [value, ms] of [['1h30m15s', 5_415_000], ['250ms', 250], ['7.66s', 7660], ['2m', 120_000]]) {
+  for (const [value, ms] of [
+    ['1h30m15s', 5_415_000],
+    ['250ms', 250],
+    ['7.66s', 7660],
+    ['2m', 120_000],
+  ]) {
     test(`a reset of ${value}`, (t) => {
-      const reset = (host) => parse(host, 200, {
-        'x-ratelimit-limit-requests': '10', 'x-ratelimit-remaining-requests': '1', 'x-ratelimit-reset-requests': value,
-      })[0].resetAt ?? null;
+      const reset = (host) =>
+        parse(host, 200, {
+          'x-ratelimit-limit-requests': '10',
+          'x-ratelimit-remaining-requests': '1',
+          'x-ratelimit-reset-requests': value,
+        })[0].resetAt ?? null;
       const { recorded, corrected } = compare(t, reset);
       assert.equal(recorded, null);
       assert.equal(Date.parse(corrected), NOON + ms);
@@ -334,7 +370,9 @@ describe('12. numbers that make no sense', () => {
   });
 
   test('limits that make no sense close the gate', (t) => {
-    const { corrected: { core } } = bothModes(t);
+    const {
+      corrected: { core },
+    } = bothModes(t);
     for (const limit of [NaN, -1, -Infinity]) {
       assert.equal(core.canMakeRequest(...route, { ...noLimits, rpm: limit }), false, String(limit));
       assert.equal(core.canUseTokens(...route, 1, { tpm: limit, tpd: null }), false, String(limit));
@@ -356,7 +394,8 @@ describe('13. a clock that steps back', () => {
   test('drops the window snapshot', (t) => {
     const { corrected } = bothModes(t);
     corrected.addKey(1, 'p');
-    const fraction = () => corrected.core.modelWindowUsedFraction({ platform: 'p', modelId: 'm' }, { ...noLimits, rpm: 2 });
+    const fraction = () =>
+      corrected.core.modelWindowUsedFraction({ platform: 'p', modelId: 'm' }, { ...noLimits, rpm: 2 });
     corrected.now = NOON + 1000;
     assert.equal(fraction(), 0);
     corrected.now = NOON;
@@ -367,7 +406,13 @@ describe('13. a clock that steps back', () => {
   test('drops the headroom of a reset that has not come yet', (t) => {
     const { recorded, corrected } = compare(t, (host) => {
       host.core.recordQuotaObservation({
-        platform: 'groq', keyId: 1, metric: 'requests', limit: 10, remaining: 0, source: 'header', resetAt: new Date(NOON + 5000).toISOString(),
+        platform: 'groq',
+        keyId: 1,
+        metric: 'requests',
+        limit: 10,
+        remaining: 0,
+        source: 'header',
+        resetAt: new Date(NOON + 5000).toISOString(),
       });
       host.now = NOON + 10_000;
       const later = host.core.getKeyQuotaHeadroom('groq').get(1);
@@ -379,7 +424,9 @@ describe('13. a clock that steps back', () => {
 });
 
 test('14. platform names such as constructor have no cap', (t) => {
-  const { corrected: { core } } = bothModes(t);
+  const {
+    corrected: { core },
+  } = bothModes(t);
   for (const platform of ['constructor', 'toString', '__proto__', 'hasOwnProperty', 'valueOf']) {
     assert.equal(core.getProviderDailyRequestCap(platform), null);
     assert.equal(core.getProviderMinuteRequestCap(platform), null);

@@ -57,7 +57,9 @@ const refusals = {
       host.sql('PRAGMA wal_checkpoint(TRUNCATE)');
       host.sql(`PRAGMA max_page_count = ${host.value('PRAGMA page_count')}`);
       // What room the last pages still have is used up by the host.
-      const fill = host.db.prepare("INSERT INTO rate_limit_usage (platform, model_id, key_id, kind, created_at_ms) VALUES ('fill', ?, 1, 'request', 1)");
+      const fill = host.db.prepare(
+        "INSERT INTO rate_limit_usage (platform, model_id, key_id, kind, created_at_ms) VALUES ('fill', ?, 1, 'request', 1)",
+      );
       for (const size of [2000, 200, 20, 1]) {
         assert.throws(() => {
           for (;;) fill.run('x'.repeat(size));
@@ -75,7 +77,8 @@ const refusals = {
     relent: (host) => host.sql('PRAGMA query_only = OFF'),
   },
   'a trigger that aborts': {
-    refuse: (host) => host.sql("CREATE TRIGGER no BEFORE INSERT ON rate_limit_usage BEGIN SELECT RAISE(ABORT, 'no'); END"),
+    refuse: (host) =>
+      host.sql("CREATE TRIGGER no BEFORE INSERT ON rate_limit_usage BEGIN SELECT RAISE(ABORT, 'no'); END"),
     relent: (host) => host.sql('DROP TRIGGER no'),
   },
 };
@@ -101,8 +104,13 @@ for (const [name, { refuse, relent }] of Object.entries(refusals)) {
       assert.equal(rows(host), 6);
       assert.equal(used(host), 6);
       assert.deepEqual(seen, ['degraded', 'recovered']);
-      const times = host.all("SELECT created_at_ms AS at FROM rate_limit_usage WHERE platform = 'p' ORDER BY at").map((row) => row.at);
-      assert.deepEqual(times, [0, 0, 0, 0, 0, 1].map((later) => host.now - 1 + later));
+      const times = host
+        .all("SELECT created_at_ms AS at FROM rate_limit_usage WHERE platform = 'p' ORDER BY at")
+        .map((row) => row.at);
+      assert.deepEqual(
+        times,
+        [0, 0, 0, 0, 0, 1].map((later) => host.now - 1 + later),
+      );
     });
 
     test('nothing throws, and it warns once', (t) => {
@@ -242,7 +250,8 @@ test('a provider that throws is a database that is not there yet', (t) => {
 
 test('missing tables: nothing throws, and the rest of the engine goes on', (t) => {
   const host = new Host(t);
-  for (const table of ['rate_limit_usage', 'rate_limit_cooldowns', 'models', 'api_keys']) host.sql(`DROP TABLE ${table}`);
+  for (const table of ['rate_limit_usage', 'rate_limit_cooldowns', 'models', 'api_keys'])
+    host.sql(`DROP TABLE ${table}`);
   callEverything(host);
   record(host, 3);
   assert.equal(used(host), 3);

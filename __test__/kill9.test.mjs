@@ -29,7 +29,10 @@ async function runAndKill(file, first, afterMs) {
   const [, signal] = await new Promise((resolve) => child.once('close', (...args) => resolve(args)));
   assert.equal(signal, 'SIGKILL', errors);
   // The last line may be cut: a number that was written in part was not acknowledged.
-  const lines = output.slice(0, output.lastIndexOf('\n')).split('\n').map((line) => line.split(' '));
+  const lines = output
+    .slice(0, output.lastIndexOf('\n'))
+    .split('\n')
+    .map((line) => line.split(' '));
   const numbers = (kind) => lines.filter(([name]) => name === kind).map(([, number]) => Number(number));
   return { tokens: numbers('t'), cooldowns: numbers('c') };
 }
@@ -39,10 +42,16 @@ function readBack(file, first) {
   const db = openDatabase(file);
   try {
     assert.deepEqual({ ...db.prepare('PRAGMA integrity_check').get() }, { integrity_check: 'ok' });
-    const numbers = (sql) => db.prepare(sql).all(first, first + NUMBERS_PER_RUN - 1).map((row) => row.number);
+    const numbers = (sql) =>
+      db
+        .prepare(sql)
+        .all(first, first + NUMBERS_PER_RUN - 1)
+        .map((row) => row.number);
     return {
       tokens: numbers('SELECT tokens AS number FROM rate_limit_usage WHERE tokens BETWEEN ? AND ? ORDER BY tokens'),
-      cooldowns: numbers('SELECT key_id AS number FROM rate_limit_cooldowns WHERE key_id BETWEEN ? AND ? ORDER BY key_id'),
+      cooldowns: numbers(
+        'SELECT key_id AS number FROM rate_limit_cooldowns WHERE key_id BETWEEN ? AND ? ORDER BY key_id',
+      ),
     };
   } finally {
     db.close();
@@ -52,7 +61,10 @@ function readBack(file, first) {
 /** Everything acknowledged, in order, and at most what one more call had committed before its acknowledgement. */
 function assertKept(acknowledged, found, most, what) {
   assert.deepEqual(found.slice(0, acknowledged.length), acknowledged, what);
-  assert.ok(found.length - acknowledged.length <= most, `${what}: ${found.length} rows for ${acknowledged.length} acknowledged`);
+  assert.ok(
+    found.length - acknowledged.length <= most,
+    `${what}: ${found.length} rows for ${acknowledged.length} acknowledged`,
+  );
 }
 
 describe('kill -9', { concurrency: lanes }, () => {

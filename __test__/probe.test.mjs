@@ -89,7 +89,11 @@ describe('a pass', () => {
 
   test('uses the probe of the instance when the pass names none', async (t) => {
     const asked = [];
-    const host = new Host(t, { core: { probe: async (keyId) => (asked.push(keyId), 'valid') } });
+    const probe = async (keyId) => {
+      asked.push(keyId);
+      return 'valid';
+    };
+    const host = new Host(t, { core: { probe } });
     host.core.setCooldown('p', 'm', 7, HOUR);
     host.advance(31 * MINUTE);
     await host.core.runCooldownProbePass({ jitter: () => 0 });
@@ -99,7 +103,12 @@ describe('a pass', () => {
 
   test('a probe that throws, rejects or answers nonsense is an error', async (t) => {
     const host = await benchedHost(t, 4);
-    const answers = { 1: () => never(), 2: () => Promise.reject(new Error('no')), 3: async () => 'perhaps', 4: async () => 'valid' };
+    const answers = {
+      1: () => never(),
+      2: () => Promise.reject(new Error('no')),
+      3: async () => 'perhaps',
+      4: async () => 'valid',
+    };
     const result = await pass(host, (keyId) => answers[keyId](), { maxProbes: 10 });
     assert.deepEqual(result, { probedKeyIds: [1, 2, 3, 4], clearedCooldowns: 1 });
   });
@@ -158,7 +167,10 @@ test('500 benched keys are probed in order, each once', async (t) => {
     const { probedKeyIds } = await pass(host, async () => 'valid', { maxProbes: 10 });
     probed.push(...probedKeyIds);
   }
-  assert.deepEqual(probed, Array.from({ length: 500 }, (_, index) => index + 1));
+  assert.deepEqual(
+    probed,
+    Array.from({ length: 500 }, (_, index) => index + 1),
+  );
   assert.equal(host.value('SELECT COUNT(*) FROM rate_limit_cooldowns'), 0);
 });
 

@@ -28,6 +28,9 @@ for (const [index, coreOptions] of runs.entries()) {
       }
     }
     world.compareTables();
-    assert.deepEqual(world.host.warnings.filter(([, message]) => /corrupt|malformed/i.test(message)), []);
+    assert.deepEqual(
+      world.host.warnings.filter(([, message]) => /corrupt|malformed/i.test(message)),
+      [],
+    );
   });
 }

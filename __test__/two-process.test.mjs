@@ -27,7 +27,9 @@ for (const mode of ['sql', 'addon']) {
 
 test('three writers at once lose nothing and invent nothing', async (t) => {
   const host = new Host(t);
-  const writers = ['sql', 'addon'].map((mode) => new Writer(t, { file: host.file, mode, platform: 'all', now: host.now }));
+  const writers = ['sql', 'addon'].map(
+    (mode) => new Writer(t, { file: host.file, mode, platform: 'all', now: host.now }),
+  );
   const count = host.db.prepare("SELECT COUNT(*) AS n FROM rate_limit_usage WHERE platform = 'all'");
   let running = true;
   const done = Promise.all(writers.map((writer) => writer.ask(`record ${rows}`))).then(() => {

@@ -33,7 +33,8 @@ function manyRoutes(t) {
   return host;
 }
 
-const fraction = (host, model, limits = { ...noLimits, rpm: 4 }) => host.core.modelWindowUsedFraction({ platform: 'p', modelId: `m${model}` }, limits);
+const fraction = (host, model, limits = { ...noLimits, rpm: 4 }) =>
+  host.core.modelWindowUsedFraction({ platform: 'p', modelId: `m${model}` }, limits);
 
 test('one scan and one read of keys for every model and key', (t) => {
   const host = manyRoutes(t);

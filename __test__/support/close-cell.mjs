@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { Worker, isMainThread, workerData } from 'node:worker_threads';
+import { isMainThread, Worker, workerData } from 'node:worker_threads';
 
 const cell = isMainThread ? JSON.parse(process.argv[2]) : workerData;
 const report = (what) => console.log(JSON.stringify(what));
@@ -24,7 +24,9 @@ async function useHost() {
     holder.core = quotaCore.createQuotaCore({ database: () => holder.db });
     exercise(holder.core);
   }
-  holder.db.exec("INSERT INTO rate_limit_usage (platform, model_id, key_id, kind, created_at_ms) VALUES ('h', 'm', 1, 'request', 1)");
+  holder.db.exec(
+    "INSERT INTO rate_limit_usage (platform, model_id, key_id, kind, created_at_ms) VALUES ('h', 'm', 1, 'request', 1)",
+  );
   return holder;
 }
 

@@ -95,7 +95,10 @@ export class Host {
   }
 
   all(sql, ...params) {
-    return this.db.prepare(sql).all(...params).map((row) => ({ ...row }));
+    return this.db
+      .prepare(sql)
+      .all(...params)
+      .map((row) => ({ ...row }));
   }
 
   value(sql, ...params) {
@@ -104,13 +107,26 @@ export class Host {
 
   addKey(id, platform, fields = {}) {
     this.insert('api_keys', {
-      id, platform, label: `k${id}`, encrypted_key: 'x', iv: 'x', auth_tag: 'x', status: 'healthy', enabled: 1, ...fields,
+      id,
+      platform,
+      label: `k${id}`,
+      encrypted_key: 'x',
+      iv: 'x',
+      auth_tag: 'x',
+      status: 'healthy',
+      enabled: 1,
+      ...fields,
     });
   }
 
   addModel(platform, modelId, fields = {}) {
     this.insert('models', {
-      platform, model_id: modelId, display_name: modelId, intelligence_rank: 1, speed_rank: 1, ...fields,
+      platform,
+      model_id: modelId,
+      display_name: modelId,
+      intelligence_rank: 1,
+      speed_rank: 1,
+      ...fields,
     });
   }
 

@@ -77,7 +77,13 @@ export class NaiveModel {
   /** As after a restart of the process, with the database as it is. */
   forget() {
     Object.assign(this, {
-      away: [], memoryCooldowns: new Map(), leases: new Map(), lastLease: 0, lastPrune: -Infinity, ladderHits: new Map(), unknownHits: new Map(),
+      away: [],
+      memoryCooldowns: new Map(),
+      leases: new Map(),
+      lastLease: 0,
+      lastPrune: -Infinity,
+      ladderHits: new Map(),
+      unknownHits: new Map(),
     });
   }
 
@@ -101,8 +107,13 @@ export class NaiveModel {
   }
 
   events(kind, platform, modelId, keyId) {
-    return (this.open ? this.tables.usage : this.away).filter((row) => row.kind === kind && row.platform === platform
-      && row.keyId === keyId && (modelId === null || row.modelId === modelId));
+    return (this.open ? this.tables.usage : this.away).filter(
+      (row) =>
+        row.kind === kind &&
+        row.platform === platform &&
+        row.keyId === keyId &&
+        (modelId === null || row.modelId === modelId),
+    );
   }
 
   minute(kind, platform, modelId, keyId, now) {
@@ -178,11 +189,17 @@ export class NaiveModel {
   }
 
   canUseProvider(platform, keyId, now, cap) {
-    return cap === null || this.providerDailyRequestCount(platform, keyId, now) + this.keyLeases(platform, keyId, now).length < cap;
+    return (
+      cap === null ||
+      this.providerDailyRequestCount(platform, keyId, now) + this.keyLeases(platform, keyId, now).length < cap
+    );
   }
 
   canUseProviderMinute(platform, keyId, now, cap) {
-    return cap === null || this.providerMinuteRequestCount(platform, keyId, now) + this.keyLeases(platform, keyId, now).length < cap;
+    return (
+      cap === null ||
+      this.providerMinuteRequestCount(platform, keyId, now) + this.keyLeases(platform, keyId, now).length < cap
+    );
   }
 
   canUseProviderTokens(platform, keyId, modelId, estimate, now, cap, multiplier) {
@@ -219,13 +236,19 @@ export class NaiveModel {
   }
 
   activeRows(now) {
-    return [...this.tables.cooldowns.values()].filter((row) => row.expires > now)
-      .sort((a, b) => a.expires - b.expires);
+    return [...this.tables.cooldowns.values()].filter((row) => row.expires > now).sort((a, b) => a.expires - b.expires);
   }
 
   getProbeableCooldowns(now) {
-    return this.activeRows(now).filter((row) => row.source === 'heuristic')
-      .map(({ platform, modelId, keyId, expires, setAt }) => ({ platform, modelId, keyId, expiresAtMs: expires, setAtMs: setAt }));
+    return this.activeRows(now)
+      .filter((row) => row.source === 'heuristic')
+      .map(({ platform, modelId, keyId, expires, setAt }) => ({
+        platform,
+        modelId,
+        keyId,
+        expiresAtMs: expires,
+        setAtMs: setAt,
+      }));
   }
 
   getActiveCooldownsForKeys(keyIds, now) {
@@ -285,8 +308,12 @@ export class NaiveModel {
     let bench = UNKNOWN_BENCH_MS;
     if ((rpd !== null && used.rpd >= rpd) || (tpd !== null && used.tpd >= tpd)) {
       bench = this.getNextCooldownDuration(platform, modelId, keyId, now);
-    } else if (rpd === null && tpd === null && quotaSignal
-      && this.hit(this.unknownHits, routeKey(platform, modelId, keyId), now, HOUR) >= 2) {
+    } else if (
+      rpd === null &&
+      tpd === null &&
+      quotaSignal &&
+      this.hit(this.unknownHits, routeKey(platform, modelId, keyId), now, HOUR) >= 2
+    ) {
       bench = Math.min(this.getNextCooldownDuration(platform, modelId, keyId, now), 10 * MINUTE);
     }
     if (retryAfterMs !== undefined && retryAfterMs > bench) {

@@ -10,7 +10,12 @@ const MODELS = ['a:b', 'm', 'm:1'];
 const KEYS = [1, 2, 11];
 const SOURCES = ['heuristic', 'heuristic', 'authoritative', 'credit', 'tier'];
 const NAVY_MULTIPLIERS = { 'a:b': 2, m: 1.5, 'm:1': 1 };
-const LEARNED = { rpm: 'requests per minute', rpd: 'requests per day', tpm: 'tokens per minute', tpd: 'tokens per day' };
+const LEARNED = {
+  rpm: 'requests per minute',
+  rpd: 'requests per day',
+  tpm: 'tokens per minute',
+  tpd: 'tokens per day',
+};
 const TRAIL = 20;
 
 export class World {
@@ -39,7 +44,9 @@ export class World {
       this.host.addModel('navy', modelId, { monthly_token_budget: multiplier === 1 ? '' : `${multiplier}x` });
     }
     for (const modelId of MODELS) this.host.addModel('groq', modelId);
-    for (const row of this.host.all("SELECT id, rpm_limit, rpd_limit, tpm_limit, tpd_limit FROM models WHERE platform = 'groq'")) {
+    for (const row of this.host.all(
+      "SELECT id, rpm_limit, rpd_limit, tpm_limit, tpd_limit FROM models WHERE platform = 'groq'",
+    )) {
       this.model.tables.models.set(row.id, row);
     }
     this.modelIds = [...this.model.tables.models.keys()];
@@ -101,7 +108,8 @@ export class World {
       creep: () => this.now + random.int(0, 2000),
       minutes: () => this.now + random.int(0, 3 * MINUTE),
       hours: () => this.now + random.int(0, 2 * HOUR),
-      boundary: () => random.pick([midnight, midnight + 1, this.now + MINUTE, this.now + 2 * MINUTE, this.now + 2 * MINUTE + 1]),
+      boundary: () =>
+        random.pick([midnight, midnight + 1, this.now + MINUTE, this.now + 2 * MINUTE, this.now + 2 * MINUTE + 1]),
       back: () => this.now - random.int(1, 2 * MINUTE),
     }[jump]();
   }
@@ -112,10 +120,19 @@ export class World {
     const limits = this.limits();
     this.note('usage', platform, modelId, keyId, limits);
     const { core, model, now } = this;
-    this.same(core.getRateLimitStatus(platform, modelId, keyId, limits), model.getRateLimitStatus(platform, modelId, keyId, limits, now));
-    this.same(core.canMakeRequest(platform, modelId, keyId, limits), model.canMakeRequest(platform, modelId, keyId, limits, now));
+    this.same(
+      core.getRateLimitStatus(platform, modelId, keyId, limits),
+      model.getRateLimitStatus(platform, modelId, keyId, limits, now),
+    );
+    this.same(
+      core.canMakeRequest(platform, modelId, keyId, limits),
+      model.canMakeRequest(platform, modelId, keyId, limits, now),
+    );
     const estimate = this.random.int(0, 300);
-    this.same(core.canUseTokens(platform, modelId, keyId, estimate, limits), model.canUseTokens(platform, modelId, keyId, estimate, limits, now));
+    this.same(
+      core.canUseTokens(platform, modelId, keyId, estimate, limits),
+      model.canUseTokens(platform, modelId, keyId, estimate, limits, now),
+    );
   }
 
   compareAccount() {
@@ -126,11 +143,20 @@ export class World {
     this.same(core.providerDailyRequestCount(platform, keyId), model.providerDailyRequestCount(platform, keyId, now));
     this.same(core.providerMinuteRequestCount(platform, keyId), model.providerMinuteRequestCount(platform, keyId, now));
     this.same(core.inFlightForKey(platform, keyId), model.keyLeases(platform, keyId, now).length);
-    this.same(core.canUseProvider(platform, keyId), model.canUseProvider(platform, keyId, now, this.cap('day', platform)));
-    this.same(core.canUseProviderMinute(platform, keyId), model.canUseProviderMinute(platform, keyId, now, this.cap('minute', platform)));
+    this.same(
+      core.canUseProvider(platform, keyId),
+      model.canUseProvider(platform, keyId, now, this.cap('day', platform)),
+    );
+    this.same(
+      core.canUseProviderMinute(platform, keyId),
+      model.canUseProviderMinute(platform, keyId, now, this.cap('minute', platform)),
+    );
     // What a model's tokens are billed at is read from its row: without a database it is 1.
     const billed = model.open ? multiplier : () => 1;
-    this.same(core.providerDailyTokenCount(platform, keyId), model.providerDailyTokenCount(platform, keyId, now, billed));
+    this.same(
+      core.providerDailyTokenCount(platform, keyId),
+      model.providerDailyTokenCount(platform, keyId, now, billed),
+    );
     const estimate = this.random.int(0, 3000);
     this.same(
       core.canUseProviderTokens(platform, keyId, modelId, estimate),
@@ -142,11 +168,17 @@ export class World {
   compareTables() {
     if (!this.model.open) return;
     const { tables } = this.model;
-    const usage = this.host.all('SELECT platform, model_id AS modelId, key_id AS keyId, kind, tokens, created_at_ms AS at FROM rate_limit_usage');
+    const usage = this.host.all(
+      'SELECT platform, model_id AS modelId, key_id AS keyId, kind, tokens, created_at_ms AS at FROM rate_limit_usage',
+    );
     this.same(sorted(usage), sorted(tables.usage));
-    const cooldowns = this.host.all('SELECT platform, model_id AS modelId, key_id AS keyId, expires_at_ms AS expires, source, set_at_ms AS setAt FROM rate_limit_cooldowns');
+    const cooldowns = this.host.all(
+      'SELECT platform, model_id AS modelId, key_id AS keyId, expires_at_ms AS expires, source, set_at_ms AS setAt FROM rate_limit_cooldowns',
+    );
     this.same(sorted(cooldowns), sorted([...tables.cooldowns.values()]));
-    const models = this.host.all("SELECT id, rpm_limit, rpd_limit, tpm_limit, tpd_limit FROM models WHERE platform = 'groq'");
+    const models = this.host.all(
+      "SELECT id, rpm_limit, rpd_limit, tpm_limit, tpd_limit FROM models WHERE platform = 'groq'",
+    );
     this.same(models, [...tables.models.values()]);
   }
 
@@ -165,11 +197,16 @@ export class World {
     const [platform, modelId, keyId] = this.route();
     const tokens = this.random.int(0, 300);
     this.note('lease', platform, modelId, keyId, tokens);
-    this.same(this.core.acquireLease(platform, modelId, keyId, tokens), this.model.acquireLease(platform, modelId, keyId, tokens, this.now));
+    this.same(
+      this.core.acquireLease(platform, modelId, keyId, tokens),
+      this.model.acquireLease(platform, modelId, keyId, tokens, this.now),
+    );
   }
 
   release() {
-    const id = this.random.chance(0.05) ? this.random.int(-2, 9999) : this.random.pick([...this.model.leases.keys(), 0]);
+    const id = this.random.chance(0.05)
+      ? this.random.int(-2, 9999)
+      : this.random.pick([...this.model.leases.keys(), 0]);
     this.note('release', id);
     this.core.releaseLease(id);
     this.model.leases.delete(id);
@@ -202,7 +239,10 @@ export class World {
     this.same(new Set(actual.keys()), new Set(expected.keys()));
     for (const [keyId, list] of actual) {
       this.same(sorted(list), sorted(expected.get(keyId)));
-      this.same(list.map((entry) => entry.remainingMs), expected.get(keyId).map((entry) => entry.remainingMs));
+      this.same(
+        list.map((entry) => entry.remainingMs),
+        expected.get(keyId).map((entry) => entry.remainingMs),
+      );
     }
     this.same(core.getSoonestCooldownExpiry(), model.getSoonestCooldownExpiry(now));
   }
@@ -252,7 +292,12 @@ export class World {
     const limit = this.random.int(1, 1000);
     this.note('learn', id, kind, limit);
     const expected = this.model.learn(id, `${kind}_limit`, limit) ? { kind, limit } : null;
-    this.same(this.core.learnLimitFromError(id, { message: `Rate limit reached on ${LEARNED[kind]}. Limit: ${limit}, used: 3` }), expected);
+    this.same(
+      this.core.learnLimitFromError(id, {
+        message: `Rate limit reached on ${LEARNED[kind]}. Limit: ${limit}, used: 3`,
+      }),
+      expected,
+    );
   }
 
   changeCaps() {
@@ -265,8 +310,18 @@ export class World {
     if (!this.model.open) return;
     const { model, host, random } = this;
     const depth = model.saved.length;
-    const step = depth === 0 ? random.pick(['BEGIN', 'BEGIN', 'BEGIN IMMEDIATE', 'SAVEPOINT s0'])
-      : random.pick(['COMMIT', 'COMMIT', 'ROLLBACK', 'ROLLBACK', `SAVEPOINT s${depth}`, `SAVEPOINT s${depth}`, ...this.savepointSteps()]);
+    const step =
+      depth === 0
+        ? random.pick(['BEGIN', 'BEGIN', 'BEGIN IMMEDIATE', 'SAVEPOINT s0'])
+        : random.pick([
+            'COMMIT',
+            'COMMIT',
+            'ROLLBACK',
+            'ROLLBACK',
+            `SAVEPOINT s${depth}`,
+            `SAVEPOINT s${depth}`,
+            ...this.savepointSteps(),
+          ]);
     this.note(step);
     host.sql(step);
     if (step.startsWith('BEGIN') || step.startsWith('SAVEPOINT')) {
@@ -308,9 +363,17 @@ export class World {
     const statements = {
       insert: () => {
         const row = {
-          platform, modelId, keyId, kind: random.pick(['request', 'tokens']), tokens: random.int(0, 99), at: now - random.int(-5000, 2 * MINUTE),
+          platform,
+          modelId,
+          keyId,
+          kind: random.pick(['request', 'tokens']),
+          tokens: random.int(0, 99),
+          at: now - random.int(-5000, 2 * MINUTE),
         };
-        run('INSERT INTO rate_limit_usage (platform, model_id, key_id, kind, tokens, created_at_ms) VALUES (?, ?, ?, ?, ?, ?)', ...Object.values(row));
+        run(
+          'INSERT INTO rate_limit_usage (platform, model_id, key_id, kind, tokens, created_at_ms) VALUES (?, ?, ?, ?, ?, ?)',
+          ...Object.values(row),
+        );
         tables.usage.push(row);
       },
       remove: () => {
@@ -318,16 +381,33 @@ export class World {
         tables.usage = tables.usage.filter((row) => !ofRoute(row));
       },
       update: () => {
-        run(`UPDATE rate_limit_usage SET tokens = tokens + 7, created_at_ms = created_at_ms - 1000 WHERE ${where}`, platform, modelId, keyId);
-        tables.usage = tables.usage.map((row) => (ofRoute(row) ? { ...row, tokens: row.tokens + 7, at: row.at - 1000 } : row));
+        run(
+          `UPDATE rate_limit_usage SET tokens = tokens + 7, created_at_ms = created_at_ms - 1000 WHERE ${where}`,
+          platform,
+          modelId,
+          keyId,
+        );
+        tables.usage = tables.usage.map((row) =>
+          ofRoute(row) ? { ...row, tokens: row.tokens + 7, at: row.at - 1000 } : row,
+        );
       },
       truncate: () => {
         run('DELETE FROM rate_limit_usage');
         tables.usage = [];
       },
       bench: () => {
-        const row = { platform, modelId, keyId, expires: now + random.int(-1000, 60_000), source: 'heuristic', setAt: null };
-        run('INSERT OR REPLACE INTO rate_limit_cooldowns (platform, model_id, key_id, expires_at_ms, source, set_at_ms) VALUES (?, ?, ?, ?, ?, ?)', ...Object.values(row));
+        const row = {
+          platform,
+          modelId,
+          keyId,
+          expires: now + random.int(-1000, 60_000),
+          source: 'heuristic',
+          setAt: null,
+        };
+        run(
+          'INSERT OR REPLACE INTO rate_limit_cooldowns (platform, model_id, key_id, expires_at_ms, source, set_at_ms) VALUES (?, ?, ?, ?, ?, ?)',
+          ...Object.values(row),
+        );
         tables.cooldowns.set(JSON.stringify([platform, modelId, keyId]), row);
       },
       unbench: () => {
@@ -348,14 +428,16 @@ export class World {
       noIndex: 'DROP INDEX IF EXISTS extra',
       table: 'CREATE TABLE IF NOT EXISTS scratch (x)',
       noTable: 'DROP TRIGGER IF EXISTS noting; DROP TABLE IF EXISTS scratch',
-      trigger: 'CREATE TABLE IF NOT EXISTS scratch (x); CREATE TRIGGER IF NOT EXISTS noting AFTER INSERT ON rate_limit_usage BEGIN INSERT INTO scratch VALUES (new.id); END',
+      trigger:
+        'CREATE TABLE IF NOT EXISTS scratch (x); CREATE TRIGGER IF NOT EXISTS noting AFTER INSERT ON rate_limit_usage BEGIN INSERT INTO scratch VALUES (new.id); END',
       noTrigger: 'DROP TRIGGER IF EXISTS noting',
       analyze: 'ANALYZE',
       version: `PRAGMA user_version = ${this.random.int(0, 99)}`,
       column: `ALTER TABLE rate_limit_usage ADD COLUMN extra${this.extraColumns}`,
       vacuum: 'VACUUM',
       checkpoint: 'PRAGMA wal_checkpoint(TRUNCATE)',
-      recreate: 'DROP TABLE IF EXISTS copied; CREATE TABLE copied AS SELECT * FROM rate_limit_usage; DELETE FROM rate_limit_usage; INSERT INTO rate_limit_usage SELECT * FROM copied',
+      recreate:
+        'DROP TABLE IF EXISTS copied; CREATE TABLE copied AS SELECT * FROM rate_limit_usage; DELETE FROM rate_limit_usage; INSERT INTO rate_limit_usage SELECT * FROM copied',
     };
     const name = this.random.pick(Object.keys(statements));
     if (this.inTransaction && ['vacuum', 'checkpoint'].includes(name)) return;
@@ -409,9 +491,29 @@ export class World {
     this.tick();
     const open = this.model.open;
     const operation = this.random.weighted({
-      record: 240, compareUsage: 240, compareAccount: 110, lease: 60, release: 50, setCooldown: 40, compareCooldown: 90,
-      compareCooldownLists: 20, decide: 40, ladder: 10, clearCooldown: 10, clearKey: 6, cleanup: 6, learn: 10, changeCaps: 4,
-      hostSql: 60, transaction: 20, endTransaction: 12, ddl: 2, midStatement: 6, closeOrReopen: open ? 2 : 30, restart: 1, compareTables: 2,
+      record: 240,
+      compareUsage: 240,
+      compareAccount: 110,
+      lease: 60,
+      release: 50,
+      setCooldown: 40,
+      compareCooldown: 90,
+      compareCooldownLists: 20,
+      decide: 40,
+      ladder: 10,
+      clearCooldown: 10,
+      clearKey: 6,
+      cleanup: 6,
+      learn: 10,
+      changeCaps: 4,
+      hostSql: 60,
+      transaction: 20,
+      endTransaction: 12,
+      ddl: 2,
+      midStatement: 6,
+      closeOrReopen: open ? 2 : 30,
+      restart: 1,
+      compareTables: 2,
     });
     this[operation]();
   }

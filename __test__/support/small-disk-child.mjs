@@ -30,6 +30,8 @@ const refused = recorded - count();
 const usedThen = used();
 db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
 core.recordRequest('p', 'm', 1);
-console.log(JSON.stringify({ recorded, refused, usedThen, usedAfter: used(), rowsAfter: count(), warnings: warnings.length }));
+console.log(
+  JSON.stringify({ recorded, refused, usedThen, usedAfter: used(), rowsAfter: count(), warnings: warnings.length }),
+);
 core.close();
 db.close();

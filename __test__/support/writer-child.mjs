@@ -11,7 +11,9 @@ const { file, mode, platform, now } = JSON.parse(process.argv[2]);
 const db = openDatabase(file);
 db.exec('PRAGMA synchronous = OFF');
 const core = quotaCore.createQuotaCore({ database: mode === 'addon' ? db : () => null, clock: () => now });
-const insert = db.prepare("INSERT INTO rate_limit_usage (platform, model_id, key_id, kind, created_at_ms) VALUES (?, 'm', 1, 'request', ?)");
+const insert = db.prepare(
+  "INSERT INTO rate_limit_usage (platform, model_id, key_id, kind, created_at_ms) VALUES (?, 'm', 1, 'request', ?)",
+);
 const remove = db.prepare('DELETE FROM rate_limit_usage WHERE platform = ?');
 
 const commands = {
