@@ -5,7 +5,7 @@
 // QUOTA_TEST_PROPERTY_SEED  first seed (default 1); a failure names the seed to run again
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { World } from './support/property-world.mjs';
+import { World } from './support/property/world.mjs';
 import { Random } from './support/random.mjs';
 
 const operations = Number(process.env.QUOTA_TEST_PROPERTY_OPS ?? 200_000);

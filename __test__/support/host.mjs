@@ -146,3 +146,8 @@ export function bothModes(t, options = {}) {
   const make = (compat) => new Host(t, { ...options, core: { ...options.core, compat } });
   return { recorded: make('recorded'), corrected: make('corrected') };
 }
+
+/** Asks the same of a host in each mode: `{ recorded, corrected }`. */
+export function compare(t, ask, options) {
+  return Object.fromEntries(Object.entries(bothModes(t, options)).map(([mode, host]) => [mode, ask(host)]));
+}

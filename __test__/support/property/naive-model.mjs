@@ -1,5 +1,5 @@
 // The naive model of the property test: lists that are filtered at every question, no cache, no SQL. Corrected mode only.
-import { DAY, HOUR, MINUTE } from './host.mjs';
+import { DAY, HOUR, MINUTE } from '../host.mjs';
 
 const LEASE_MS = 2 * MINUTE;
 const LADDER = [2 * MINUTE, 10 * MINUTE, HOUR, DAY];
