@@ -226,8 +226,6 @@ describe('odd values', () => {
 
 describe('options', () => {
   const wrong = [
-    { database: 42 },
-    { database: Symbol('db') },
     { clock: 5 },
     { compat: 'other' },
     { compat: 1 },
@@ -243,6 +241,12 @@ describe('options', () => {
       assert.throws(() => quotaCore.createQuotaCore(options), isInvalidArgument);
     });
   }
+
+  test('a database that is none is refused', () => {
+    for (const database of [42, true, {}, Symbol('db')]) {
+      assert.throws(() => quotaCore.createQuotaCore({ database }), { code: 'ERR_QUOTA_ATTACH_NOT_A_CONNECTION' });
+    }
+  });
 
   test('none are needed', () => {
     for (const core of [quotaCore.createQuotaCore(), quotaCore.createQuotaCore({})]) {
@@ -278,7 +282,7 @@ describe('options', () => {
     assert.equal(core.canMakeRequest('p', 'm', 1, limits), true);
     core.recordRequest('p', 'm', 1);
     assert.equal(core.canMakeRequest('p', 'm', 1, limits), false);
-    assert.equal(warnings.length, 1);
+    assert.deepEqual(warnings, []);
     const broken = quotaCore.createQuotaCore({
       clock: () => {
         throw new Error('no time');
@@ -303,9 +307,16 @@ describe('options', () => {
 });
 
 describe('what a provider may return', () => {
+  test('nothing, as long as the host has not opened its database: memory answers', (t) => {
+    for (const value of [undefined, null]) {
+      const { core, warnings } = new Host(t, { core: { database: () => value } });
+      core.recordRequest('p', 'm', 1);
+      assert.equal(core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 1);
+      assert.deepEqual(warnings, []);
+    }
+  });
+
   const useless = {
-    nothing: undefined,
-    null: null,
     'a number': 42,
     'an empty object': {},
     'an object with another loadExtension': { prepare() {}, exec() {}, loadExtension() {} },
