@@ -63,6 +63,7 @@ describe('1. day windows', () => {
   test('account counts are since midnight in both, which is included in the default', (t) => {
     const { recorded, corrected } = compare(t, (host) => {
       prepare(host);
+      host.env.PROVIDER_DAILY_TOKEN_CAP_P = '1000';
       return [host.core.providerDailyRequestCount('p', 1), host.core.providerDailyTokenCount('p', 1)];
     });
     assert.deepEqual(corrected, [2, 20]);

@@ -5,6 +5,7 @@
 // QUOTA_TEST_PROPERTY_SEED  first seed (default 1); a failure names the seed to run again
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { compareTables } from './support/property/questions.mjs';
 import { World } from './support/property/world.mjs';
 import { Random } from './support/random.mjs';
 
@@ -27,7 +28,7 @@ for (const [index, coreOptions] of runs.entries()) {
         throw error;
       }
     }
-    world.compareTables();
+    compareTables(world);
     assert.deepEqual(
       world.host.warnings.filter(([, message]) => /corrupt|malformed/i.test(message)),
       [],

@@ -178,8 +178,9 @@ export class NaiveModel {
     return this.minute('request', platform, null, keyId, now).length;
   }
 
-  /** `multiplier(modelId)` is what one token of the model is billed at. */
-  providerDailyTokenCount(platform, keyId, now, multiplier) {
+  /** Counted only where a cap is known; `multiplier(modelId)` is what one token of the model is billed at. */
+  providerDailyTokenCount(platform, keyId, now, cap, multiplier) {
+    if (cap === null) return 0;
     const rows = this.day('tokens', platform, null, keyId, now);
     const perModel = [...new Set(rows.map((row) => row.modelId))].map((modelId) => {
       const tokens = sum(rows.filter((row) => row.modelId === modelId).map((row) => row.tokens));
@@ -206,7 +207,9 @@ export class NaiveModel {
     if (cap === null) return true;
     const billed = (tokens) => Math.ceil(tokens * multiplier(modelId));
     const inFlight = sum(this.keyLeases(platform, keyId, now).map((lease) => lease.tokens));
-    return this.providerDailyTokenCount(platform, keyId, now, multiplier) + billed(inFlight) + billed(estimate) <= cap;
+    return (
+      this.providerDailyTokenCount(platform, keyId, now, cap, multiplier) + billed(inFlight) + billed(estimate) <= cap
+    );
   }
 
   // Cooldowns
@@ -271,14 +274,16 @@ export class NaiveModel {
     this.memoryCooldowns.delete(key);
   }
 
+  /** The larger of the rows deleted and the benches that only memory had. */
   clearCooldownsForKey(keyId) {
     const ofKey = (map) => [...map.keys()].filter((key) => JSON.parse(key)[2] === keyId);
     const rows = ofKey(this.tables.cooldowns);
+    const away = ofKey(this.memoryCooldowns).filter((key) => this.memoryCooldowns.get(key).away);
     for (const key of rows) this.tables.cooldowns.delete(key);
     for (const map of [this.memoryCooldowns, this.ladderHits, this.unknownHits]) {
       for (const key of ofKey(map)) map.delete(key);
     }
-    return rows.length;
+    return Math.max(rows.length, away.length);
   }
 
   cleanupExpiredCooldowns(now) {

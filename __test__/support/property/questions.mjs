@@ -44,7 +44,10 @@ export function compareAccount(world) {
   );
   // What a model's tokens are billed at is read from its row: without a database it is 1.
   const billed = model.open ? multiplier : () => 1;
-  same(core.providerDailyTokenCount(platform, keyId), model.providerDailyTokenCount(platform, keyId, now, billed));
+  same(
+    core.providerDailyTokenCount(platform, keyId),
+    model.providerDailyTokenCount(platform, keyId, now, world.cap('tokens', platform), billed),
+  );
   const estimate = world.random.int(0, 3000);
   same(
     core.canUseProviderTokens(platform, keyId, modelId, estimate),
