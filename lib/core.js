@@ -5,6 +5,7 @@
 const { createContext } = require('./context.js');
 const { requireObject } = require('./args.js');
 const createProviderQuota = require('./provider-quota.js');
+const { createProbe } = require('./probe.js');
 const { createRateLimit } = require('./ratelimit.js');
 const { createScheduling } = require('./share/scheduling.js');
 
@@ -14,6 +15,7 @@ function createQuotaCore(options = {}) {
   const scheduling = createScheduling(ctx);
   return {
     ...rateLimit.api,
+    ...createProbe(ctx, rateLimit),
     ...createProviderQuota(ctx),
     ...scheduling.functions,
     on: ctx.on,

@@ -394,6 +394,27 @@ function createRateLimit(ctx) {
     rate.resetKeyLocality();
   }
 
+  // Window snapshot
+
+  function modelWindowUsedFraction(model, limits, now) {
+    requireObject(model, 'model');
+    const platform = requireString(model.platform, 'model.platform');
+    const modelId = requireString(model.modelId, 'model.modelId');
+    const keyId = model.keyId ?? null;
+    if (keyId !== null) requireNumber(keyId, 'model.keyId');
+    requireLimits(limits);
+    const [rpm, rpd, tpm, tpd] = ['rpm', 'rpd', 'tpm', 'tpd'].map((name) => limitOf(limits, name));
+    ctx.sync();
+    const fraction = rate.windowUsedFraction(platform, modelId, keyId, rpm, rpd, tpm, tpd, instant(now));
+    ctx.drain();
+    return fraction;
+  }
+
+  function invalidateWindowUsage() {
+    ctx.sync();
+    rate.invalidateWindowUsage();
+  }
+
   // Learning
 
   function learnLimitFromError(modelDbId, error) {
@@ -450,6 +471,8 @@ function createRateLimit(ctx) {
       isLoopbackOrPrivateUrl,
       parseProviderLimit: (message) => parseProviderLimit(message, recorded),
       learnLimitFromError,
+      modelWindowUsedFraction,
+      invalidateWindowUsage,
     },
   };
 }
@@ -467,6 +490,8 @@ function failureOf(error) {
 }
 
 function isLoopbackOrPrivateUrl(url) {
+  // A key without an endpoint has none that is local.
+  if (url === undefined || url === null) return false;
   return binding.isLoopbackOrPrivateUrl(requireString(url, 'url'));
 }
 

@@ -27,7 +27,12 @@ pub enum Source {
 }
 
 impl Source {
-    pub const ALL: [Self; 4] = [Self::Heuristic, Self::Authoritative, Self::Credit, Self::Tier];
+    pub const ALL: [Self; 4] = [
+        Self::Heuristic,
+        Self::Authoritative,
+        Self::Credit,
+        Self::Tier,
+    ];
 
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -63,8 +68,14 @@ pub fn unknown_limit_is_a_pattern(hits_within_window: usize) -> bool {
 #[must_use]
 pub fn settle(guess: f64, retry_after: Option<f64>) -> Bench {
     match retry_after {
-        Some(asked) if asked > guess => Bench { duration: asked.min(DAY), source: Source::Authoritative },
-        _ => Bench { duration: guess, source: Source::Heuristic },
+        Some(asked) if asked > guess => Bench {
+            duration: asked.min(DAY),
+            source: Source::Authoritative,
+        },
+        _ => Bench {
+            duration: guess,
+            source: Source::Heuristic,
+        },
     }
 }
 
@@ -74,13 +85,28 @@ mod tests {
 
     #[test]
     fn ladder_ends_at_a_day() {
-        assert_eq!([1, 2, 3, 4, 5, 99].map(ladder_step), [LADDER[0], LADDER[1], LADDER[2], DAY, DAY, DAY]);
+        assert_eq!(
+            [1, 2, 3, 4, 5, 99].map(ladder_step),
+            [LADDER[0], LADDER[1], LADDER[2], DAY, DAY, DAY]
+        );
     }
 
     #[test]
     fn only_a_longer_request_of_the_provider_counts() {
-        assert_eq!(settle(TRANSIENT, Some(TRANSIENT)), Bench { duration: TRANSIENT, source: Source::Heuristic });
+        assert_eq!(
+            settle(TRANSIENT, Some(TRANSIENT)),
+            Bench {
+                duration: TRANSIENT,
+                source: Source::Heuristic
+            }
+        );
         assert_eq!(settle(TRANSIENT, Some(f64::NAN)).source, Source::Heuristic);
-        assert_eq!(settle(TRANSIENT, Some(9e15)), Bench { duration: DAY, source: Source::Authoritative });
+        assert_eq!(
+            settle(TRANSIENT, Some(9e15)),
+            Bench {
+                duration: DAY,
+                source: Source::Authoritative
+            }
+        );
     }
 }

@@ -18,8 +18,14 @@ pub fn platform_env_name(prefix: &str, platform: &str) -> String {
 /// `None` = no limit. Only positive whole numbers count.
 #[must_use]
 pub fn key_concurrency_limit(specific: Option<&str>, general: Option<&str>) -> Option<f64> {
-    let limit = js_number(specific.or(general)?);
-    (limit.is_finite() && limit > 0.0 && limit.fract() == 0.0).then_some(limit)
+    positive_integer(specific.or(general)?)
+}
+
+/// A text that JavaScript reads as a positive whole number.
+#[must_use]
+pub fn positive_integer(text: &str) -> Option<f64> {
+    let number = js_number(text);
+    (number.is_finite() && number > 0.0 && number.fract() == 0.0).then_some(number)
 }
 
 /// The account-wide cap of a key; `None` = no cap.

@@ -23,7 +23,11 @@ pub fn admits_tokens(used: f64, in_flight: f64, wanted: f64, limit: f64) -> bool
 pub fn clamp_tokens(tokens: f64) -> f64 {
     /// The largest integer that a double counts exactly.
     const MOST: f64 = 9_007_199_254_740_991.0;
-    if tokens.is_nan() || tokens <= 0.0 { 0.0 } else { tokens.ceil().min(MOST) }
+    if tokens.is_nan() || tokens <= 0.0 {
+        0.0
+    } else {
+        tokens.ceil().min(MOST)
+    }
 }
 
 #[cfg(test)]

@@ -23,14 +23,23 @@ struct Entry {
 impl HitLists {
     #[must_use]
     pub fn new(compat: Compat, keep: f64) -> Self {
-        Self { compat, keep, lists: HashMap::new() }
+        Self {
+            compat,
+            keep,
+            lists: HashMap::new(),
+        }
     }
 
     /// Adds a hit; how many are younger than `keep` now, this one included.
     pub fn hit(&mut self, route: &RouteName<'_>, now: f64) -> usize {
         let keep = self.keep;
-        let entry =
-            self.lists.entry(route.memory_key(self.compat)).or_insert(Entry { key: route.key, hits: Vec::new() });
+        let entry = self
+            .lists
+            .entry(route.memory_key(self.compat))
+            .or_insert(Entry {
+                key: route.key,
+                hits: Vec::new(),
+            });
         entry.hits.retain(|at| *at > now - keep);
         entry.hits.push(now);
         entry.hits.len()
@@ -41,7 +50,9 @@ impl HitLists {
     pub fn count(&self, route: &RouteName<'_>, now: f64, span: f64) -> usize {
         self.lists
             .get(&route.memory_key(self.compat))
-            .map_or(0, |entry| entry.hits.iter().filter(|at| **at > now - span).count())
+            .map_or(0, |entry| {
+                entry.hits.iter().filter(|at| **at > now - span).count()
+            })
     }
 
     pub fn forget(&mut self, route: &RouteName<'_>) {
@@ -59,7 +70,8 @@ impl HitLists {
     /// Drops routes whose last hit is older than `keep`: a route that never fails again must not stay for ever.
     pub fn sweep(&mut self, now: f64) {
         let keep = self.keep;
-        self.lists.retain(|_, entry| entry.hits.iter().any(|at| *at > now - keep));
+        self.lists
+            .retain(|_, entry| entry.hits.iter().any(|at| *at > now - keep));
     }
 
     #[must_use]

@@ -63,7 +63,10 @@ impl LeaseBook {
     pub fn acquire(&mut self, lease: Lease) -> u64 {
         self.next_id += 1;
         let id = self.next_id;
-        for load in [self.routes.entry(lease.route).or_default(), self.accounts.entry(lease.account).or_default()] {
+        for load in [
+            self.routes.entry(lease.route).or_default(),
+            self.accounts.entry(lease.account).or_default(),
+        ] {
             load.requests += 1;
             load.tokens += lease.tokens;
         }
@@ -78,7 +81,10 @@ impl LeaseBook {
         let lease = self.leases.remove(&id)?;
         self.expiry.remove(&(Instant(lease.created_at), id));
         self.inexact -= usize::from(!is_exact(lease.tokens));
-        for (loads, key) in [(&mut self.routes, lease.route), (&mut self.accounts, lease.account)] {
+        for (loads, key) in [
+            (&mut self.routes, lease.route),
+            (&mut self.accounts, lease.account),
+        ] {
             if let Some(load) = loads.get_mut(&key) {
                 load.requests -= 1;
                 load.tokens -= lease.tokens;
@@ -114,15 +120,20 @@ impl LeaseBook {
 
     #[must_use]
     pub fn of_account(&self, account: u32) -> Load {
-        self.load(self.accounts.get(&account), |lease| lease.account == account)
+        self.load(self.accounts.get(&account), |lease| {
+            lease.account == account
+        })
     }
 
     fn load(&self, kept: Option<&Load>, belongs: impl Fn(&Lease) -> bool) -> Load {
         let mut load = kept.copied().unwrap_or_default();
         if self.inexact > 0 {
             // In the order of acquisition, from nothing: the sum that a loop over the leases gives.
-            load.tokens =
-                self.leases.values().filter(|lease| belongs(lease)).fold(0.0, |sum, lease| sum + lease.tokens);
+            load.tokens = self
+                .leases
+                .values()
+                .filter(|lease| belongs(lease))
+                .fold(0.0, |sum, lease| sum + lease.tokens);
         }
         load
     }
@@ -150,7 +161,11 @@ impl LeaseBook {
 
     /// Forgets every lease. Ids go on counting.
     pub fn clear(&mut self) {
-        *self = Self { next_id: self.next_id, expired: self.expired, ..Self::default() };
+        *self = Self {
+            next_id: self.next_id,
+            expired: self.expired,
+            ..Self::default()
+        };
     }
 }
 
@@ -164,7 +179,12 @@ mod tests {
     use super::*;
 
     fn lease(route: u32, tokens: f64, created_at: f64) -> Lease {
-        Lease { route, account: route % 2, tokens, created_at }
+        Lease {
+            route,
+            account: route % 2,
+            tokens,
+            created_at,
+        }
     }
 
     #[test]
@@ -172,11 +192,29 @@ mod tests {
         let mut book = LeaseBook::default();
         let first = book.acquire(lease(1, 10.0, 0.0));
         book.acquire(lease(3, 5.0, 0.0));
-        assert_eq!(book.of_route(1), Load { requests: 1, tokens: 10.0 });
-        assert_eq!(book.of_account(1), Load { requests: 2, tokens: 15.0 });
+        assert_eq!(
+            book.of_route(1),
+            Load {
+                requests: 1,
+                tokens: 10.0
+            }
+        );
+        assert_eq!(
+            book.of_account(1),
+            Load {
+                requests: 2,
+                tokens: 15.0
+            }
+        );
         assert!(book.release(first).is_some());
         assert!(book.release(first).is_none());
-        assert_eq!(book.of_account(1), Load { requests: 1, tokens: 5.0 });
+        assert_eq!(
+            book.of_account(1),
+            Load {
+                requests: 1,
+                tokens: 5.0
+            }
+        );
     }
 
     #[test]

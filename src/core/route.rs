@@ -16,7 +16,11 @@ impl RouteName<'_> {
     /// entry; the corrected one cannot collide.
     #[must_use]
     pub fn memory_key(&self, compat: Compat) -> String {
-        let Self { platform, model, key } = *self;
+        let Self {
+            platform,
+            model,
+            key,
+        } = *self;
         // -0 and 0 are one key in JavaScript.
         let key = key + 0.0;
         match compat {
@@ -32,9 +36,23 @@ mod tests {
 
     #[test]
     fn only_recorded_keys_collide() {
-        let first = RouteName { platform: "q", model: "a:1", key: 2.0 };
-        let second = RouteName { platform: "q:a", model: "1", key: 2.0 };
-        assert_eq!(first.memory_key(Compat::Recorded), second.memory_key(Compat::Recorded));
-        assert_ne!(first.memory_key(Compat::Corrected), second.memory_key(Compat::Corrected));
+        let first = RouteName {
+            platform: "q",
+            model: "a:1",
+            key: 2.0,
+        };
+        let second = RouteName {
+            platform: "q:a",
+            model: "1",
+            key: 2.0,
+        };
+        assert_eq!(
+            first.memory_key(Compat::Recorded),
+            second.memory_key(Compat::Recorded)
+        );
+        assert_ne!(
+            first.memory_key(Compat::Corrected),
+            second.memory_key(Compat::Corrected)
+        );
     }
 }

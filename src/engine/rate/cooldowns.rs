@@ -8,10 +8,12 @@ use super::memory::Span;
 use super::{RateEngine, Route};
 use crate::core::Compat;
 use crate::core::cooldown::{
-    self, Bench, LOCAL_ENDPOINT, MODEL_FORBIDDEN, PAYMENT_REQUIRED, Source, TRANSIENT, UNKNOWN_LIMIT_MAX,
-    UNKNOWN_LIMIT_WINDOW, ladder_step, unknown_limit_is_a_pattern,
+    self, Bench, LOCAL_ENDPOINT, MODEL_FORBIDDEN, PAYMENT_REQUIRED, Source, TRANSIENT,
+    UNKNOWN_LIMIT_MAX, UNKNOWN_LIMIT_WINDOW, ladder_step, unknown_limit_is_a_pattern,
 };
-use crate::core::error_text::{is_model_forbidden, is_payment_error, is_real_429, says_day_is_spent};
+use crate::core::error_text::{
+    is_model_forbidden, is_payment_error, is_real_429, says_day_is_spent,
+};
 use crate::core::learning::{ProviderLimit, parse_provider_limit};
 use crate::core::route::RouteName;
 use crate::core::time::{DAY, utc_midnight};
@@ -38,7 +40,10 @@ pub struct MemoryCooldowns {
 impl MemoryCooldowns {
     #[must_use]
     pub fn new(compat: Compat) -> Self {
-        Self { compat, benches: HashMap::new() }
+        Self {
+            compat,
+            benches: HashMap::new(),
+        }
     }
 
     #[must_use]
@@ -47,7 +52,14 @@ impl MemoryCooldowns {
     }
 
     fn set(&mut self, route: &RouteName<'_>, expires_at: f64, away: bool) {
-        self.benches.insert(route.memory_key(self.compat), MemoryBench { key: route.key, expires_at, away });
+        self.benches.insert(
+            route.memory_key(self.compat),
+            MemoryBench {
+                key: route.key,
+                expires_at,
+                away,
+            },
+        );
     }
 
     fn remove(&mut self, route: &RouteName<'_>) {
@@ -104,10 +116,14 @@ pub struct Failure<'a> {
 impl RateEngine {
     /// `setCooldown`. `source` is a text because the recorded behaviour stores any.
     pub fn set_cooldown(&mut self, route: u32, duration: f64, source: &str, now: f64) {
-        let Some(route) = self.route(route) else { return };
+        let Some(route) = self.route(route) else {
+            return;
+        };
         let name = route.name();
         let expires_at = now + duration;
-        let stored = self.ask(|conn| table::upsert(conn, &name, expires_at, source, now)).is_some();
+        let stored = self
+            .ask(|conn| table::upsert(conn, &name, expires_at, source, now))
+            .is_some();
         self.cooldowns.set(&name, expires_at, !stored);
         self.link.emit(
             "cooldown_set",
@@ -120,7 +136,9 @@ impl RateEngine {
 
     /// `isOnCooldown`.
     pub fn is_on_cooldown(&mut self, route: u32, now: f64) -> bool {
-        let Some(route) = self.route(route) else { return false };
+        let Some(route) = self.route(route) else {
+            return false;
+        };
         let name = route.name();
         let corrected = self.compat == Compat::Corrected;
         match self.ask(|conn| table::expiry(conn, &name)) {
@@ -159,7 +177,10 @@ impl RateEngine {
     pub fn active_cooldowns(&mut self, keys: &[f64], now: f64) -> Vec<CooldownRow> {
         let mut rows: Vec<CooldownRow> = keys
             .iter()
-            .flat_map(|key| self.ask(|conn| table::active_of_key(conn, *key, now)).unwrap_or_default())
+            .flat_map(|key| {
+                self.ask(|conn| table::active_of_key(conn, *key, now))
+                    .unwrap_or_default()
+            })
             .collect();
         rows.sort_by(|a, b| a.expires_at.total_cmp(&b.expires_at));
         rows
@@ -187,20 +208,40 @@ impl RateEngine {
 
     /// `clearCooldownEarly`: one route, its ladder history stays.
     pub fn clear_early(&mut self, route: u32) {
-        let Some(route) = self.route(route) else { return };
+        let Some(route) = self.route(route) else {
+            return;
+        };
         let name = route.name();
         self.ask(|conn| table::delete(conn, &name));
         self.cooldowns.remove(&name);
     }
 
+    /// As [`Self::clear_early`], but only while the bench is a guess; whether it went.
+    pub(super) fn clear_if_heuristic(&mut self, route: u32) -> bool {
+        let Some(route) = self.route(route) else {
+            return false;
+        };
+        let name = route.name();
+        let gone = self
+            .ask(|conn| table::delete_heuristic(conn, &name))
+            .unwrap_or(0)
+            > 0;
+        if gone {
+            self.cooldowns.remove(&name);
+        }
+        gone
+    }
+
     /// `cleanupExpiredCooldowns`; rows deleted.
     pub fn cleanup_cooldowns(&mut self, now: f64) -> u64 {
         self.cooldowns.remove_expired(now);
-        self.ask(|conn| table::delete_expired(conn, now)).unwrap_or(0)
+        self.ask(|conn| table::delete_expired(conn, now))
+            .unwrap_or(0)
     }
 
     pub fn probeable(&mut self, now: f64) -> Vec<CooldownRow> {
-        self.ask(|conn| table::probeable(conn, now)).unwrap_or_default()
+        self.ask(|conn| table::probeable(conn, now))
+            .unwrap_or_default()
     }
 
     pub fn soonest_expiry(&mut self, now: f64) -> Option<f64> {
@@ -209,13 +250,17 @@ impl RateEngine {
 
     /// `getNextCooldownDuration`: a hit on the ladder.
     pub fn next_ladder_step(&mut self, route: u32, now: f64) -> f64 {
-        self.route(route).map_or(cooldown::LADDER[0], |route| ladder_step(self.ladder.hit(&route.name(), now)))
+        self.route(route).map_or(cooldown::LADDER[0], |route| {
+            ladder_step(self.ladder.hit(&route.name(), now))
+        })
     }
 
     /// `recentHitCount`: refusals of an unknown limit.
     #[must_use]
     pub fn recent_hits(&self, route: u32, now: f64, span: f64) -> usize {
-        self.routes.get(route).map_or(0, |route| self.unknown_limit.count(&route.name(), now, span))
+        self.routes.get(route).map_or(0, |route| {
+            self.unknown_limit.count(&route.name(), now, span)
+        })
     }
 
     /// `getCooldownDecisionForLimit`.
@@ -228,16 +273,25 @@ impl RateEngine {
         quota_signal: bool,
         now: f64,
     ) -> Bench {
-        let Some(route_ref) = self.route(route) else { return cooldown::settle(TRANSIENT, retry_after) };
+        let Some(route_ref) = self.route(route) else {
+            return cooldown::settle(TRANSIENT, retry_after);
+        };
         if self.is_local_endpoint(route_ref.key) {
-            return Bench { duration: LOCAL_ENDPOINT, source: Source::Heuristic };
+            return Bench {
+                duration: LOCAL_ENDPOINT,
+                source: Source::Heuristic,
+            };
         }
         let guess = if self.day_is_spent(&route_ref, rpd, tpd, now) {
             self.next_ladder_step(route, now)
         } else if rpd.is_nan() && tpd.is_nan() && quota_signal {
             let name = route_ref.name();
             self.unknown_limit.hit(&name, now);
-            if unknown_limit_is_a_pattern(self.unknown_limit.count(&name, now, UNKNOWN_LIMIT_WINDOW)) {
+            if unknown_limit_is_a_pattern(self.unknown_limit.count(
+                &name,
+                now,
+                UNKNOWN_LIMIT_WINDOW,
+            )) {
                 self.next_ladder_step(route, now).min(UNKNOWN_LIMIT_MAX)
             } else {
                 TRANSIENT
@@ -255,20 +309,49 @@ impl RateEngine {
     }
 
     /// `cooldownDecisionForError`: one call for a router's error path.
-    pub fn decide_for_error(&mut self, route: u32, rpd: f64, tpd: f64, failure: Failure<'_>, now: f64) -> Bench {
-        let Failure { status, message, retry_after } = failure;
+    pub fn decide_for_error(
+        &mut self,
+        route: u32,
+        rpd: f64,
+        tpd: f64,
+        failure: Failure<'_>,
+        now: f64,
+    ) -> Bench {
+        let Failure {
+            status,
+            message,
+            retry_after,
+        } = failure;
         if is_payment_error(status, message) {
-            return Bench { duration: PAYMENT_REQUIRED, source: Source::Credit };
+            return Bench {
+                duration: PAYMENT_REQUIRED,
+                source: Source::Credit,
+            };
         }
         if is_model_forbidden(status, message) {
-            return Bench { duration: MODEL_FORBIDDEN, source: Source::Tier };
+            return Bench {
+                duration: MODEL_FORBIDDEN,
+                source: Source::Tier,
+            };
         }
         if says_day_is_spent(message) {
             let until_midnight = utc_midnight(now) + DAY - now;
-            let duration = retry_after.filter(|asked| *asked > 0.0).map_or(until_midnight, |asked| asked.min(DAY));
-            return Bench { duration, source: Source::Authoritative };
+            let duration = retry_after
+                .filter(|asked| *asked > 0.0)
+                .map_or(until_midnight, |asked| asked.min(DAY));
+            return Bench {
+                duration,
+                source: Source::Authoritative,
+            };
         }
-        self.decide(route, rpd, tpd, retry_after, is_real_429(status, message), now)
+        self.decide(
+            route,
+            rpd,
+            tpd,
+            retry_after,
+            is_real_429(status, message),
+            now,
+        )
     }
 
     /// `isLocalEndpointKey`: a verdict is kept for the process, a database that does not answer leaves none.
@@ -277,7 +360,9 @@ impl RateEngine {
         if let Some(known) = self.local_keys.get(&bits) {
             return *known;
         }
-        let Some(url) = self.ask_quietly(|conn| host::base_url(conn, key)) else { return false };
+        let Some(url) = self.ask_quietly(|conn| host::base_url(conn, key)) else {
+            return false;
+        };
         let local = url.as_deref().is_some_and(is_loopback_or_private_url);
         self.local_keys.insert(bits, local);
         local
@@ -290,7 +375,8 @@ impl RateEngine {
     /// `learnLimitFromError`: writes a limit that the text states, where none is known or a larger one.
     pub fn learn_limit(&mut self, model: f64, message: &str) -> Option<ProviderLimit> {
         let learned = parse_provider_limit(message, self.compat)?;
-        let changed = self.ask_quietly(|conn| host::lower_limit(conn, model, learned.kind, learned.limit))?;
+        let changed =
+            self.ask_quietly(|conn| host::lower_limit(conn, model, learned.kind, learned.limit))?;
         changed.then(|| {
             self.link.emit(
                 "limit_learned",
@@ -301,7 +387,10 @@ impl RateEngine {
     }
 
     /// As `ask`, for tables of the host that may not be there: their absence does not mean that the database is away.
-    pub(super) fn ask_quietly<T>(&mut self, work: impl FnOnce(&Conn) -> Result<T, SqlError>) -> Option<T> {
+    pub(super) fn ask_quietly<T>(
+        &mut self,
+        work: impl FnOnce(&Conn) -> Result<T, SqlError>,
+    ) -> Option<T> {
         work(&self.link.conn()?).ok()
     }
 }

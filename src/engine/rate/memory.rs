@@ -88,7 +88,10 @@ pub struct MemoryUsage {
 impl MemoryUsage {
     #[must_use]
     pub fn new(compat: Compat) -> Self {
-        Self { compat, routes: HashMap::new() }
+        Self {
+            compat,
+            routes: HashMap::new(),
+        }
     }
 
     #[must_use]
@@ -116,12 +119,21 @@ impl MemoryUsage {
 
     /// Events of a route after an instant. The recorded behaviour forgets, on reading, what has left the window, so
     /// that a clock that steps back misses it; the corrected one reads without forgetting.
-    pub fn of_route(&mut self, route: &RouteName<'_>, kind: UsageKind, span: Span, after: f64, now: f64) -> Tally {
+    pub fn of_route(
+        &mut self,
+        route: &RouteName<'_>,
+        kind: UsageKind,
+        span: Span,
+        after: f64,
+        now: f64,
+    ) -> Tally {
         if self.routes.is_empty() {
             return Tally::default();
         }
         let compat = self.compat;
-        let Some(memory) = self.routes.get_mut(&route.memory_key(compat)) else { return Tally::default() };
+        let Some(memory) = self.routes.get_mut(&route.memory_key(compat)) else {
+            return Tally::default();
+        };
         let lists = memory.of_mut(kind);
         let events = match (compat, span) {
             (Compat::Recorded, Span::Minute) => {
@@ -160,24 +172,40 @@ impl MemoryUsage {
                     Span::Minute if self.compat.is_recorded() => &lists.minute,
                     _ => &lists.day,
                 };
-                (memory.model.as_str(), Tally::of(events.iter().filter(|event| event.at > after)))
+                (
+                    memory.model.as_str(),
+                    Tally::of(events.iter().filter(|event| event.at > after)),
+                )
             })
     }
 
     /// Every event, oldest first within its route, without forgetting any.
     pub fn events(&self) -> impl Iterator<Item = (RouteName<'_>, UsageKind, Event)> {
         self.routes.values().flat_map(|memory| {
-            let route = RouteName { platform: &memory.platform, model: &memory.model, key: memory.key };
+            let route = RouteName {
+                platform: &memory.platform,
+                model: &memory.model,
+                key: memory.key,
+            };
             [UsageKind::Request, UsageKind::Tokens]
                 .into_iter()
-                .flat_map(move |kind| memory.of(kind).day.iter().map(move |event| (route, kind, *event)))
+                .flat_map(move |kind| {
+                    memory
+                        .of(kind)
+                        .day
+                        .iter()
+                        .map(move |event| (route, kind, *event))
+                })
         })
     }
 
     /// How many events are held.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.routes.values().map(|memory| memory.requests.day.len() + memory.tokens.day.len()).sum()
+        self.routes
+            .values()
+            .map(|memory| memory.requests.day.len() + memory.tokens.day.len())
+            .sum()
     }
 }
 
@@ -185,7 +213,11 @@ impl MemoryUsage {
 mod tests {
     use super::*;
 
-    const ROUTE: RouteName<'static> = RouteName { platform: "q", model: "m", key: 1.0 };
+    const ROUTE: RouteName<'static> = RouteName {
+        platform: "q",
+        model: "m",
+        key: 1.0,
+    };
 
     #[test]
     fn a_clock_that_steps_back_loses_nothing_unless_recorded() {
@@ -194,9 +226,21 @@ mod tests {
             memory.push(&ROUTE, UsageKind::Request, 0.0, 1.0);
             memory.push(&ROUTE, UsageKind::Request, 0.0, 50_000.0);
             let later = 60_500.0;
-            memory.of_route(&ROUTE, UsageKind::Request, Span::Minute, later - MINUTE, later);
+            memory.of_route(
+                &ROUTE,
+                UsageKind::Request,
+                Span::Minute,
+                later - MINUTE,
+                later,
+            );
             let back = 59_000.0;
-            let tally = memory.of_route(&ROUTE, UsageKind::Request, Span::Minute, back - MINUTE, back);
+            let tally = memory.of_route(
+                &ROUTE,
+                UsageKind::Request,
+                Span::Minute,
+                back - MINUTE,
+                back,
+            );
             assert_eq!(tally.events, expected, "{compat:?}");
         }
     }
@@ -205,7 +249,12 @@ mod tests {
     fn a_long_outage_keeps_one_day() {
         let mut memory = MemoryUsage::new(Compat::Corrected);
         for hour in 0..72 {
-            memory.push(&ROUTE, UsageKind::Tokens, 1.0, f64::from(hour) * 3_600_000.0);
+            memory.push(
+                &ROUTE,
+                UsageKind::Tokens,
+                1.0,
+                f64::from(hour) * 3_600_000.0,
+            );
         }
         assert_eq!(memory.len(), 24);
     }

@@ -1,11 +1,13 @@
 //! Rate limits, leases, cooldowns, learned limits: the state of one instance of the single-router side.
 //!
 //! Every question goes to the database first; memory answers while it does not. Files: `usage` (gates, counts, records),
-//! `caps` (account-wide), `cooldowns`, `memory` (what no table holds), `routes` (handles).
+//! `caps` (account-wide), `cooldowns`, `probe` (snapshot and early recovery), `memory` (what no table holds), `routes`
+//! (handles).
 
 mod caps;
 mod cooldowns;
 mod memory;
+mod probe;
 mod routes;
 mod usage;
 
@@ -17,12 +19,15 @@ use serde_json::json;
 pub use self::cooldowns::Failure;
 use self::cooldowns::MemoryCooldowns;
 use self::memory::MemoryUsage;
+pub use self::probe::RipeKey;
 pub use self::routes::{Account, Route, Routes};
 use super::Link;
 use crate::core::Compat;
 use crate::core::cooldown::UNKNOWN_LIMIT_WINDOW;
 use crate::core::hits::HitLists;
 use crate::core::leases::LeaseBook;
+use crate::core::probe::Pacing;
+use crate::core::snapshot::Snapshot;
 use crate::core::time::DAY;
 use crate::core::windows::{DayWindow, Windows};
 use crate::store::sqlite::{Conn, SqlError, SqlErrorKind};
@@ -50,6 +55,8 @@ pub struct RateEngine {
     unknown_limit: HitLists,
     last_prune: Option<f64>,
     local_keys: FxHashMap<u64, bool>,
+    snapshot: Option<Snapshot>,
+    pacing: Pacing,
     degraded: bool,
 }
 
@@ -67,9 +74,19 @@ impl RateEngine {
             backlog: MemoryUsage::new(Compat::Corrected),
             cooldowns: MemoryCooldowns::new(compat),
             ladder: HitLists::new(compat, DAY),
-            unknown_limit: HitLists::new(compat, UNKNOWN_LIMIT_WINDOW),
+            // The recorded lists grow for ever: `recentHitCount` over a longer span shows it.
+            unknown_limit: HitLists::new(
+                compat,
+                if compat.is_recorded() {
+                    f64::INFINITY
+                } else {
+                    UNKNOWN_LIMIT_WINDOW
+                },
+            ),
             last_prune: None,
             local_keys: FxHashMap::default(),
+            snapshot: None,
+            pacing: Pacing::default(),
             degraded: false,
         }
     }
@@ -77,8 +94,13 @@ impl RateEngine {
     /// As after a restart of the process: memory is empty, handles stay valid.
     pub fn reset(&mut self) {
         let routes = std::mem::take(&mut self.routes);
-        let fresh =
-            Self::new(self.link.clone(), RateOptions { compat: self.compat, day_window: self.windows.day_window() });
+        let fresh = Self::new(
+            self.link.clone(),
+            RateOptions {
+                compat: self.compat,
+                day_window: self.windows.day_window(),
+            },
+        );
         *self = Self { routes, ..fresh };
     }
 
@@ -102,7 +124,10 @@ impl RateEngine {
     }
 
     /// As [`Self::ask`], with the reason of a refusal.
-    fn attempt<T>(&mut self, work: impl FnOnce(&Conn) -> Result<T, SqlError>) -> Result<T, SqlError> {
+    fn attempt<T>(
+        &mut self,
+        work: impl FnOnce(&Conn) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
         let outcome = match self.link.conn() {
             Some(conn) => work(&conn),
             None => Err(SqlError::closed()),
@@ -114,10 +139,14 @@ impl RateEngine {
             }
             Err(error) if !self.degraded && means_away(error) => {
                 self.degraded = true;
-                self.link.emit("degraded", json!({ "reason": error.to_string() }));
+                self.link
+                    .emit("degraded", json!({ "reason": error.to_string() }));
                 // An instance that never had a connection is not in trouble, it is just not connected.
                 if self.link.generation() > 0 {
-                    self.link.warn("quota:degraded", format!("the database does not answer, memory does: {error}"));
+                    self.link.warn(
+                        "quota:degraded",
+                        format!("the database does not answer, memory does: {error}"),
+                    );
                 }
             }
             _ => {}
@@ -153,13 +182,21 @@ pub struct RateInspection {
 
 /// Whether a refusal means that the database is away, not that the row is wrong.
 fn means_away(error: &SqlError) -> bool {
-    !matches!(error.kind(), SqlErrorKind::Constraint | SqlErrorKind::Overflow)
+    !matches!(
+        error.kind(),
+        SqlErrorKind::Constraint | SqlErrorKind::Overflow
+    )
 }
 
 /// Whether a live connection refused a write that it may take later.
 fn means_later(error: &SqlError) -> bool {
     match error.kind() {
-        SqlErrorKind::Busy | SqlErrorKind::Full | SqlErrorKind::ReadOnly | SqlErrorKind::Other => true,
-        SqlErrorKind::Closed | SqlErrorKind::MissingTable | SqlErrorKind::Constraint | SqlErrorKind::Overflow => false,
+        SqlErrorKind::Busy | SqlErrorKind::Full | SqlErrorKind::ReadOnly | SqlErrorKind::Other => {
+            true
+        }
+        SqlErrorKind::Closed
+        | SqlErrorKind::MissingTable
+        | SqlErrorKind::Constraint
+        | SqlErrorKind::Overflow => false,
     }
 }

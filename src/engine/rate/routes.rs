@@ -18,7 +18,11 @@ pub struct Route {
 impl Route {
     #[must_use]
     pub fn name(&self) -> RouteName<'_> {
-        RouteName { platform: &self.platform, model: &self.model, key: self.key }
+        RouteName {
+            platform: &self.platform,
+            model: &self.model,
+            key: self.key,
+        }
     }
 }
 
@@ -46,12 +50,19 @@ pub struct Routes {
 impl Routes {
     pub fn account(&mut self, platform: &str, key: f64) -> u32 {
         // 0 and -0 are one key; every NaN is one.
-        let bits = if key.is_nan() { f64::NAN.to_bits() } else { (key + 0.0).to_bits() };
+        let bits = if key.is_nan() {
+            f64::NAN.to_bits()
+        } else {
+            (key + 0.0).to_bits()
+        };
         let name: Rc<str> = platform.into();
         if let Some(id) = self.account_ids.get(&(Rc::clone(&name), bits)) {
             return *id;
         }
-        let account = Rc::new(Account { platform: Rc::clone(&name), key });
+        let account = Rc::new(Account {
+            platform: Rc::clone(&name),
+            key,
+        });
         let id = place(&mut self.accounts, &mut self.free_accounts, account);
         self.account_ids.insert((name, bits), id);
         id
@@ -63,8 +74,15 @@ impl Routes {
         if let Some(id) = self.route_ids.get(&(account, Rc::clone(&model))) {
             return *id;
         }
-        let Some(owner) = self.get_account(account) else { return u32::MAX };
-        let route = Rc::new(Route { platform: Rc::clone(&owner.platform), model: Rc::clone(&model), key, account });
+        let Some(owner) = self.get_account(account) else {
+            return u32::MAX;
+        };
+        let route = Rc::new(Route {
+            platform: Rc::clone(&owner.platform),
+            model: Rc::clone(&model),
+            key,
+            account,
+        });
         let id = place(&mut self.routes, &mut self.free_routes, route);
         self.route_ids.insert((account, model), id);
         id
@@ -96,7 +114,8 @@ impl Routes {
             let handle = u32::try_from(id).unwrap_or(u32::MAX);
             if self.routes[id].is_some() && !in_use(handle) {
                 if let Some(route) = self.routes[id].take() {
-                    self.route_ids.remove(&(route.account, Rc::clone(&route.model)));
+                    self.route_ids
+                        .remove(&(route.account, Rc::clone(&route.model)));
                 }
                 self.free_routes.push(handle);
             }

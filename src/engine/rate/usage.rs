@@ -29,9 +29,16 @@ impl RateEngine {
         let (name, after) = (route.name(), self.after(span, now));
         let used = match self.ask(|conn| usage::requests(conn, &name, after)) {
             Some(count) => count,
-            None => self.memory.of_route(&name, UsageKind::Request, span, after, now).events,
+            None => {
+                self.memory
+                    .of_route(&name, UsageKind::Request, span, after, now)
+                    .events
+            }
         };
-        used + self.backlog.of_route(&name, UsageKind::Request, span, after, now).events
+        used + self
+            .backlog
+            .of_route(&name, UsageKind::Request, span, after, now)
+            .events
     }
 
     pub(super) fn tokens_used(&mut self, route: &Route, span: Span, now: f64) -> f64 {
@@ -42,41 +49,74 @@ impl RateEngine {
         };
         let used = match self.ask(|conn| read(conn, &name, after)) {
             Some(sum) => sum,
-            None => self.memory.of_route(&name, UsageKind::Tokens, span, after, now).tokens,
+            None => {
+                self.memory
+                    .of_route(&name, UsageKind::Tokens, span, after, now)
+                    .tokens
+            }
         };
-        used + self.backlog.of_route(&name, UsageKind::Tokens, span, after, now).tokens
+        used + self
+            .backlog
+            .of_route(&name, UsageKind::Tokens, span, after, now)
+            .tokens
     }
 
     /// `canMakeRequest`: room for one more request in the minute and the day.
     pub fn can_make_request(&mut self, route: u32, now: f64, rpm: f64, rpd: f64) -> bool {
-        let Some(route_ref) = self.route(route) else { return true };
+        let Some(route_ref) = self.route(route) else {
+            return true;
+        };
         let in_flight = f64::from(self.in_flight_of_route(route, now).requests);
         [(Span::Minute, rpm), (Span::Day, rpd)]
             .into_iter()
             .filter(|(_, limit)| !limit.is_nan())
-            .all(|(span, limit)| admits_request(self.requests_used(&route_ref, span, now), in_flight, limit))
+            .all(|(span, limit)| {
+                admits_request(self.requests_used(&route_ref, span, now), in_flight, limit)
+            })
     }
 
     /// `canUseTokens`: room for so many more tokens in the minute and the day.
-    pub fn can_use_tokens(&mut self, route: u32, now: f64, wanted: f64, tpm: f64, tpd: f64) -> bool {
-        let Some(route_ref) = self.route(route) else { return true };
+    pub fn can_use_tokens(
+        &mut self,
+        route: u32,
+        now: f64,
+        wanted: f64,
+        tpm: f64,
+        tpd: f64,
+    ) -> bool {
+        let Some(route_ref) = self.route(route) else {
+            return true;
+        };
         let wanted = self.tokens(wanted);
         let in_flight = self.in_flight_of_route(route, now).tokens;
         [(Span::Minute, tpm), (Span::Day, tpd)]
             .into_iter()
             .filter(|(_, limit)| !limit.is_nan())
-            .all(|(span, limit)| admits_tokens(self.tokens_used(&route_ref, span, now), in_flight, wanted, limit))
+            .all(|(span, limit)| {
+                admits_tokens(
+                    self.tokens_used(&route_ref, span, now),
+                    in_flight,
+                    wanted,
+                    limit,
+                )
+            })
     }
 
     /// What `getRateLimitStatus` shows.
     pub fn used(&mut self, route: u32, now: f64) -> Used {
-        let Some(route) = self.route(route) else { return Used::default() };
+        let Some(route) = self.route(route) else {
+            return Used::default();
+        };
         Used {
             rpm: self.requests_used(&route, Span::Minute, now),
             rpd: self.requests_used(&route, Span::Day, now),
             tpm: self.tokens_used(&route, Span::Minute, now),
             // The recorded status has no such line.
-            tpd: if self.compat.is_recorded() { 0.0 } else { self.tokens_used(&route, Span::Day, now) },
+            tpd: if self.compat.is_recorded() {
+                0.0
+            } else {
+                self.tokens_used(&route, Span::Day, now)
+            },
         }
     }
 
@@ -93,7 +133,12 @@ impl RateEngine {
     pub fn acquire_lease(&mut self, route: u32, tokens: f64, now: f64) -> u64 {
         let account = self.route(route).map_or(u32::MAX, |route| route.account);
         let tokens = self.tokens(tokens);
-        self.leases.acquire(Lease { route, account, tokens, created_at: now })
+        self.leases.acquire(Lease {
+            route,
+            account,
+            tokens,
+            created_at: now,
+        })
     }
 
     pub fn release_lease(&mut self, id: u64) {
@@ -110,7 +155,9 @@ impl RateEngine {
     }
 
     pub fn record_request(&mut self, route: u32, now: f64) {
-        let Some(route) = self.route(route) else { return };
+        let Some(route) = self.route(route) else {
+            return;
+        };
         self.record(&route, UsageKind::Request, 0.0, now);
         // A served request proves that the quota is not spent.
         self.ladder.forget(&route.name());
@@ -118,7 +165,9 @@ impl RateEngine {
     }
 
     pub fn record_tokens(&mut self, route: u32, tokens: f64, now: f64) {
-        let Some(route) = self.route(route) else { return };
+        let Some(route) = self.route(route) else {
+            return;
+        };
         let tokens = self.tokens(tokens);
         self.record(&route, UsageKind::Tokens, tokens, now);
     }
@@ -165,7 +214,10 @@ impl RateEngine {
 
     /// At most once a minute, and again when the clock stepped back.
     fn prune_if_due(&mut self, now: f64) {
-        if self.last_prune.is_some_and(|last| now >= last && now - last < MINUTE) {
+        if self
+            .last_prune
+            .is_some_and(|last| now >= last && now - last < MINUTE)
+        {
             return;
         }
         self.last_prune = Some(now);

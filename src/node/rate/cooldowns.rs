@@ -20,7 +20,10 @@ pub struct CooldownDecision {
 
 impl From<Bench> for CooldownDecision {
     fn from(bench: Bench) -> Self {
-        Self { duration_ms: bench.duration, source: bench.source.as_str().to_owned() }
+        Self {
+            duration_ms: bench.duration,
+            source: bench.source.as_str().to_owned(),
+        }
     }
 }
 
@@ -57,7 +60,10 @@ pub struct ProviderLimit {
 
 impl From<learning::ProviderLimit> for ProviderLimit {
     fn from(limit: learning::ProviderLimit) -> Self {
-        Self { kind: limit.kind.as_str().to_owned(), limit: limit.limit }
+        Self {
+            kind: limit.kind.as_str().to_owned(),
+            limit: limit.limit,
+        }
     }
 }
 
@@ -78,7 +84,12 @@ impl RateEngine {
     /// Benches of these keys that are still on, soonest first.
     #[napi(catch_unwind)]
     pub fn active_cooldowns(&self, keys: Vec<f64>, now: f64) -> Result<Vec<CooldownEntry>> {
-        Ok(self.engine()?.active_cooldowns(&keys, now).into_iter().map(CooldownEntry::from).collect())
+        Ok(self
+            .engine()?
+            .active_cooldowns(&keys, now)
+            .into_iter()
+            .map(CooldownEntry::from)
+            .collect())
     }
 
     #[napi(catch_unwind)]
@@ -100,7 +111,12 @@ impl RateEngine {
 
     #[napi(catch_unwind)]
     pub fn probeable_cooldowns(&self, now: f64) -> Result<Vec<CooldownEntry>> {
-        Ok(self.engine()?.probeable(now).into_iter().map(CooldownEntry::from).collect())
+        Ok(self
+            .engine()?
+            .probeable(now)
+            .into_iter()
+            .map(CooldownEntry::from)
+            .collect())
     }
 
     #[napi(catch_unwind)]
@@ -130,7 +146,10 @@ impl RateEngine {
         now: f64,
     ) -> Result<CooldownDecision> {
         let asked = (!retry_after.is_nan()).then_some(retry_after);
-        Ok(self.engine()?.decide(route, rpd, tpd, asked, quota_signal, now).into())
+        Ok(self
+            .engine()?
+            .decide(route, rpd, tpd, asked, quota_signal, now)
+            .into())
     }
 
     /// `status` and `retry_after` NaN = unknown.
@@ -151,7 +170,10 @@ impl RateEngine {
             message: &message,
             retry_after: (!retry_after.is_nan()).then_some(retry_after),
         };
-        Ok(self.engine()?.decide_for_error(route, rpd, tpd, failure, now).into())
+        Ok(self
+            .engine()?
+            .decide_for_error(route, rpd, tpd, failure, now)
+            .into())
     }
 
     #[napi(catch_unwind)]
@@ -167,7 +189,10 @@ impl RateEngine {
 
     #[napi(catch_unwind)]
     pub fn learn_limit(&self, model: f64, message: String) -> Result<Option<ProviderLimit>> {
-        Ok(self.engine()?.learn_limit(model, &message).map(ProviderLimit::from))
+        Ok(self
+            .engine()?
+            .learn_limit(model, &message)
+            .map(ProviderLimit::from))
     }
 }
 
@@ -180,6 +205,10 @@ pub fn is_loopback_or_private_url(url: String) -> bool {
 /// The limit that a provider's text states, if it states one.
 #[napi(catch_unwind)]
 pub fn parse_provider_limit(message: String, recorded: bool) -> Option<ProviderLimit> {
-    let compat = if recorded { Compat::Recorded } else { Compat::Corrected };
+    let compat = if recorded {
+        Compat::Recorded
+    } else {
+        Compat::Corrected
+    };
     parse(&message, compat).map(ProviderLimit::from)
 }

@@ -4,6 +4,7 @@
 //! a small number: bit 0 the verdict, bit 1 that the instance has something to tell the host.
 
 mod cooldowns;
+mod probe;
 mod usage;
 
 use std::cell::{RefCell, RefMut};
@@ -28,10 +29,21 @@ pub struct RateEngine {
 impl RateEngine {
     #[napi(constructor, catch_unwind)]
     pub fn new(link: &Link, recorded: bool, sliding_day: bool) -> Self {
-        let compat = if recorded { Compat::Recorded } else { Compat::Corrected };
-        let day_window = if sliding_day { DayWindow::Sliding24h } else { DayWindow::UtcDay };
+        let compat = if recorded {
+            Compat::Recorded
+        } else {
+            Compat::Corrected
+        };
+        let day_window = if sliding_day {
+            DayWindow::Sliding24h
+        } else {
+            DayWindow::UtcDay
+        };
         let engine = Engine::new(link.0.clone(), RateOptions { compat, day_window });
-        Self { link: link.0.clone(), engine: RefCell::new(engine) }
+        Self {
+            link: link.0.clone(),
+            engine: RefCell::new(engine),
+        }
     }
 
     /// The engine, unless a function of the host that SQLite calls came back here in the middle of a call.

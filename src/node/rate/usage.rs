@@ -16,7 +16,14 @@ impl RateEngine {
     }
 
     #[napi(catch_unwind)]
-    pub fn can_use_tokens(&self, route: u32, now: f64, wanted: f64, tpm: f64, tpd: f64) -> Result<u32> {
+    pub fn can_use_tokens(
+        &self,
+        route: u32,
+        now: f64,
+        wanted: f64,
+        tpm: f64,
+        tpd: f64,
+    ) -> Result<u32> {
         let allowed = self.engine()?.can_use_tokens(route, now, wanted, tpm, tpd);
         Ok(self.verdict(allowed))
     }
@@ -83,13 +90,22 @@ impl RateEngine {
 
     #[napi(catch_unwind)]
     pub fn can_use_provider(&self, account: u32, now: f64, env: Option<String>) -> Result<u32> {
-        let allowed = self.engine()?.can_use_provider(account, now, env.as_deref());
+        let allowed = self
+            .engine()?
+            .can_use_provider(account, now, env.as_deref());
         Ok(self.verdict(allowed))
     }
 
     #[napi(catch_unwind)]
-    pub fn can_use_provider_minute(&self, account: u32, now: f64, env: Option<String>) -> Result<u32> {
-        let allowed = self.engine()?.can_use_provider_minute(account, now, env.as_deref());
+    pub fn can_use_provider_minute(
+        &self,
+        account: u32,
+        now: f64,
+        env: Option<String>,
+    ) -> Result<u32> {
+        let allowed = self
+            .engine()?
+            .can_use_provider_minute(account, now, env.as_deref());
         Ok(self.verdict(allowed))
     }
 
@@ -102,20 +118,35 @@ impl RateEngine {
         now: f64,
         env: Option<String>,
     ) -> Result<u32> {
-        let allowed = self.engine()?.can_use_provider_tokens(account, &model, wanted, now, env.as_deref());
+        let allowed =
+            self.engine()?
+                .can_use_provider_tokens(account, &model, wanted, now, env.as_deref());
         Ok(self.verdict(allowed))
     }
 
     /// The account-wide cap `kind` (0 daily requests, 1 requests per minute, 2 daily tokens); null = none.
     #[napi(catch_unwind)]
-    pub fn cap(&self, kind: u32, platform: String, key: Option<f64>, env: Option<String>) -> Result<Option<f64>> {
-        let cap = AccountCap::ALL.get(kind as usize).copied().unwrap_or(AccountCap::DailyRequests);
+    pub fn cap(
+        &self,
+        kind: u32,
+        platform: String,
+        key: Option<f64>,
+        env: Option<String>,
+    ) -> Result<Option<f64>> {
+        let cap = AccountCap::ALL
+            .get(kind as usize)
+            .copied()
+            .unwrap_or(AccountCap::DailyRequests);
         Ok(self.engine()?.cap(cap, &platform, key, env.as_deref()))
     }
 
     /// The requests in flight that one key may have, from the texts of both variables; null = no limit.
     #[napi(catch_unwind)]
-    pub fn key_concurrency_limit(&self, specific: Option<String>, general: Option<String>) -> Option<f64> {
+    pub fn key_concurrency_limit(
+        &self,
+        specific: Option<String>,
+        general: Option<String>,
+    ) -> Option<f64> {
         key_concurrency_limit(specific.as_deref(), general.as_deref())
     }
 }

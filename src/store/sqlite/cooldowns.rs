@@ -29,9 +29,19 @@ fn read(row: &Row<'_>) -> CooldownRow {
     }
 }
 
-pub fn upsert(conn: &Conn, route: &RouteName<'_>, expires_at: f64, source: &str, set_at: f64) -> Result<(), SqlError> {
+pub fn upsert(
+    conn: &Conn,
+    route: &RouteName<'_>,
+    expires_at: f64,
+    source: &str,
+    set_at: f64,
+) -> Result<(), SqlError> {
     // A bench without end is stored as NULL would be refused: the column takes infinity as a REAL.
-    let expires = if expires_at.is_nan() { Null } else { Num(expires_at) };
+    let expires = if expires_at.is_nan() {
+        Null
+    } else {
+        Num(expires_at)
+    };
     conn.execute(
         "INSERT INTO rate_limit_cooldowns (platform, model_id, key_id, expires_at_ms, source, set_at_ms) \
          VALUES (?, ?, ?, ?, ?, ?) \
@@ -53,16 +63,6 @@ pub fn expiry(conn: &Conn, route: &RouteName<'_>) -> Result<Option<f64>, SqlErro
         .flatten())
 }
 
-/// The whole row of a route.
-pub fn get(conn: &Conn, route: &RouteName<'_>) -> Result<Option<CooldownRow>, SqlError> {
-    conn.query_row(
-        "SELECT platform, model_id, key_id, expires_at_ms, set_at_ms, source FROM rate_limit_cooldowns \
-         WHERE platform = ? AND model_id = ? AND key_id = ?",
-        &[Text(route.platform), Text(route.model), Num(route.key)],
-        read,
-    )
-}
-
 pub fn delete(conn: &Conn, route: &RouteName<'_>) -> Result<u64, SqlError> {
     conn.execute(
         "DELETE FROM rate_limit_cooldowns WHERE platform = ? AND model_id = ? AND key_id = ?",
@@ -80,11 +80,17 @@ pub fn delete_heuristic(conn: &Conn, route: &RouteName<'_>) -> Result<u64, SqlEr
 }
 
 pub fn delete_key(conn: &Conn, key: f64) -> Result<u64, SqlError> {
-    conn.execute("DELETE FROM rate_limit_cooldowns WHERE key_id = ?", &[Num(key)])
+    conn.execute(
+        "DELETE FROM rate_limit_cooldowns WHERE key_id = ?",
+        &[Num(key)],
+    )
 }
 
 pub fn delete_expired(conn: &Conn, now: f64) -> Result<u64, SqlError> {
-    conn.execute("DELETE FROM rate_limit_cooldowns WHERE expires_at_ms <= ?", &[Num(now)])
+    conn.execute(
+        "DELETE FROM rate_limit_cooldowns WHERE expires_at_ms <= ?",
+        &[Num(now)],
+    )
 }
 
 /// Benches of a key that are still on, soonest first.
@@ -93,16 +99,6 @@ pub fn active_of_key(conn: &Conn, key: f64, now: f64) -> Result<Vec<CooldownRow>
         "SELECT platform, model_id, key_id, expires_at_ms, set_at_ms, source FROM rate_limit_cooldowns \
          WHERE key_id = ? AND expires_at_ms > ? ORDER BY expires_at_ms",
         &[Num(key), Num(now)],
-        read,
-    )
-}
-
-/// All benches that are still on, soonest first.
-pub fn active(conn: &Conn, now: f64) -> Result<Vec<CooldownRow>, SqlError> {
-    conn.query(
-        "SELECT platform, model_id, key_id, expires_at_ms, set_at_ms, source FROM rate_limit_cooldowns \
-         WHERE expires_at_ms > ? ORDER BY expires_at_ms",
-        &[Num(now)],
         read,
     )
 }

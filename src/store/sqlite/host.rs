@@ -38,7 +38,13 @@ pub fn keys(conn: &Conn) -> Result<Vec<KeyRow>, SqlError> {
 
 /// The endpoint of a key; `None` when there is no such key or it states none.
 pub fn base_url(conn: &Conn, key: f64) -> Result<Option<String>, SqlError> {
-    Ok(conn.query_row("SELECT base_url FROM api_keys WHERE id = ?", &[Num(key)], |row| row.string(0))?.flatten())
+    Ok(conn
+        .query_row(
+            "SELECT base_url FROM api_keys WHERE id = ?",
+            &[Num(key)],
+            |row| row.string(0),
+        )?
+        .flatten())
 }
 
 /// An account's own cap, where its key row states one.
@@ -54,11 +60,17 @@ pub fn key_cap(conn: &Conn, key: f64, cap: AccountCap) -> Result<Option<f64>, Sq
             "SELECT (SELECT provider_tpd_limit FROM api_keys WHERE id = ?) FROM (SELECT NULL AS provider_tpd_limit)"
         }
     };
-    Ok(conn.query_row(sql, &[Num(key)], |row| row.number_only(0))?.flatten())
+    Ok(conn
+        .query_row(sql, &[Num(key)], |row| row.number_only(0))?
+        .flatten())
 }
 
 /// What a model's first row says about billing: its budget label and its own daily token limit.
-pub fn model_billing(conn: &Conn, platform: &str, model: &str) -> Result<Option<(Option<String>, Option<f64>)>, SqlError> {
+pub fn model_billing(
+    conn: &Conn,
+    platform: &str,
+    model: &str,
+) -> Result<Option<(Option<String>, Option<f64>)>, SqlError> {
     conn.query_row(
         "SELECT monthly_token_budget, tpd_limit FROM models WHERE platform = ? AND model_id = ? ORDER BY id LIMIT 1",
         &[Text(platform), Text(model)],
@@ -67,12 +79,25 @@ pub fn model_billing(conn: &Conn, platform: &str, model: &str) -> Result<Option<
 }
 
 /// Writes a learned limit where none is known or a larger one; whether a row changed.
-pub fn lower_limit(conn: &Conn, model_id: f64, kind: LimitKind, limit: f64) -> Result<bool, SqlError> {
+pub fn lower_limit(
+    conn: &Conn,
+    model_id: f64,
+    kind: LimitKind,
+    limit: f64,
+) -> Result<bool, SqlError> {
     let sql = match kind {
-        LimitKind::Rpm => "UPDATE models SET rpm_limit = ?1 WHERE id = ?2 AND (rpm_limit IS NULL OR rpm_limit > ?1)",
-        LimitKind::Rpd => "UPDATE models SET rpd_limit = ?1 WHERE id = ?2 AND (rpd_limit IS NULL OR rpd_limit > ?1)",
-        LimitKind::Tpm => "UPDATE models SET tpm_limit = ?1 WHERE id = ?2 AND (tpm_limit IS NULL OR tpm_limit > ?1)",
-        LimitKind::Tpd => "UPDATE models SET tpd_limit = ?1 WHERE id = ?2 AND (tpd_limit IS NULL OR tpd_limit > ?1)",
+        LimitKind::Rpm => {
+            "UPDATE models SET rpm_limit = ?1 WHERE id = ?2 AND (rpm_limit IS NULL OR rpm_limit > ?1)"
+        }
+        LimitKind::Rpd => {
+            "UPDATE models SET rpd_limit = ?1 WHERE id = ?2 AND (rpd_limit IS NULL OR rpd_limit > ?1)"
+        }
+        LimitKind::Tpm => {
+            "UPDATE models SET tpm_limit = ?1 WHERE id = ?2 AND (tpm_limit IS NULL OR tpm_limit > ?1)"
+        }
+        LimitKind::Tpd => {
+            "UPDATE models SET tpd_limit = ?1 WHERE id = ?2 AND (tpd_limit IS NULL OR tpd_limit > ?1)"
+        }
     };
     Ok(conn.execute(sql, &[Num(limit), Num(model_id)])? > 0)
 }

@@ -13,7 +13,11 @@ pub fn library_path() -> Option<String> {
             return None;
         }
         let name = found.assume_init().dli_fname;
-        (!name.is_null()).then(|| std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned())
+        (!name.is_null()).then(|| {
+            std::ffi::CStr::from_ptr(name)
+                .to_string_lossy()
+                .into_owned()
+        })
     }
 }
 
@@ -23,8 +27,8 @@ pub fn library_path() -> Option<String> {
 pub fn library_path() -> Option<String> {
     use windows_sys::Win32::Foundation::HMODULE;
     use windows_sys::Win32::System::LibraryLoader::{
-        GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT, GetModuleFileNameW,
-        GetModuleHandleExW,
+        GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
+        GetModuleFileNameW, GetModuleHandleExW,
     };
     const LONGEST: usize = 32_768;
     let mut module: HMODULE = std::ptr::null_mut();
@@ -32,11 +36,16 @@ pub fn library_path() -> Option<String> {
     // SAFETY: the address is one of this library; `module` and `name` have room for the answers.
     let length = unsafe {
         let here = super::sqlite3_extension_init as *const u16;
-        let flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
+        let flags =
+            GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
         if GetModuleHandleExW(flags, here, &raw mut module) == 0 {
             return None;
         }
-        GetModuleFileNameW(module, name.as_mut_ptr(), u32::try_from(LONGEST).unwrap_or(u32::MAX))
+        GetModuleFileNameW(
+            module,
+            name.as_mut_ptr(),
+            u32::try_from(LONGEST).unwrap_or(u32::MAX),
+        )
     };
     (length > 0).then(|| String::from_utf16_lossy(&name[..length as usize]))
 }

@@ -25,7 +25,13 @@ impl UsageKind {
     }
 }
 
-pub fn insert(conn: &Conn, route: &RouteName<'_>, kind: UsageKind, tokens: f64, at: f64) -> Result<(), SqlError> {
+pub fn insert(
+    conn: &Conn,
+    route: &RouteName<'_>,
+    kind: UsageKind,
+    tokens: f64,
+    at: f64,
+) -> Result<(), SqlError> {
     conn.execute(
         "INSERT INTO rate_limit_usage (platform, model_id, key_id, kind, tokens, created_at_ms) VALUES (?, ?, ?, ?, ?, ?)",
         &[Text(route.platform), Text(route.model), Num(route.key), Text(kind.as_str()), Num(tokens), Num(at)],
@@ -35,7 +41,10 @@ pub fn insert(conn: &Conn, route: &RouteName<'_>, kind: UsageKind, tokens: f64, 
 
 /// Deletes what no window can see any more. A scan of the table: callers space it out.
 pub fn prune(conn: &Conn, until: f64) -> Result<u64, SqlError> {
-    conn.execute("DELETE FROM rate_limit_usage WHERE created_at_ms <= ?", &[Num(until)])
+    conn.execute(
+        "DELETE FROM rate_limit_usage WHERE created_at_ms <= ?",
+        &[Num(until)],
+    )
 }
 
 /// Requests of a route after an instant.
@@ -44,7 +53,12 @@ pub fn requests(conn: &Conn, route: &RouteName<'_>, after: f64) -> Result<f64, S
         conn,
         "SELECT COUNT(*) FROM rate_limit_usage \
          WHERE platform = ? AND model_id = ? AND key_id = ? AND kind = 'request' AND created_at_ms > ?",
-        &[Text(route.platform), Text(route.model), Num(route.key), Num(after)],
+        &[
+            Text(route.platform),
+            Text(route.model),
+            Num(route.key),
+            Num(after),
+        ],
     )
 }
 
@@ -54,7 +68,12 @@ pub fn tokens(conn: &Conn, route: &RouteName<'_>, after: f64) -> Result<f64, Sql
         conn,
         "SELECT COALESCE(SUM(tokens), 0) FROM rate_limit_usage \
          WHERE platform = ? AND model_id = ? AND key_id = ? AND kind = 'tokens' AND created_at_ms > ?",
-        &[Text(route.platform), Text(route.model), Num(route.key), Num(after)],
+        &[
+            Text(route.platform),
+            Text(route.model),
+            Num(route.key),
+            Num(after),
+        ],
     )
 }
 
@@ -65,14 +84,24 @@ pub fn tokens_saturating(conn: &Conn, route: &RouteName<'_>, after: f64) -> Resu
             conn,
             "SELECT TOTAL(tokens) FROM rate_limit_usage \
              WHERE platform = ? AND model_id = ? AND key_id = ? AND kind = 'tokens' AND created_at_ms > ?",
-            &[Text(route.platform), Text(route.model), Num(route.key), Num(after)],
+            &[
+                Text(route.platform),
+                Text(route.model),
+                Num(route.key),
+                Num(after),
+            ],
         ),
         outcome => outcome,
     }
 }
 
 /// Requests of a platform and key over all models after an instant.
-pub fn account_requests(conn: &Conn, platform: &str, key: f64, after: f64) -> Result<f64, SqlError> {
+pub fn account_requests(
+    conn: &Conn,
+    platform: &str,
+    key: f64,
+    after: f64,
+) -> Result<f64, SqlError> {
     number(
         conn,
         "SELECT COUNT(*) FROM rate_limit_usage \
@@ -92,7 +121,12 @@ pub struct ModelTokens {
 
 /// Tokens of a platform and key per model after an instant. A model offered on several endpoints has several rows in
 /// `models`: its tokens count once, and its first row speaks for it.
-pub fn account_tokens(conn: &Conn, platform: &str, key: f64, after: f64) -> Result<Vec<ModelTokens>, SqlError> {
+pub fn account_tokens(
+    conn: &Conn,
+    platform: &str,
+    key: f64,
+    after: f64,
+) -> Result<Vec<ModelTokens>, SqlError> {
     let params = [Text(platform), Num(key), Num(after)];
     let exact = model_tokens(
         conn,
@@ -118,7 +152,12 @@ pub fn account_tokens(conn: &Conn, platform: &str, key: f64, after: f64) -> Resu
 }
 
 /// As [`account_tokens`] without the host's `models` table.
-pub fn account_tokens_alone(conn: &Conn, platform: &str, key: f64, after: f64) -> Result<Vec<ModelTokens>, SqlError> {
+pub fn account_tokens_alone(
+    conn: &Conn,
+    platform: &str,
+    key: f64,
+    after: f64,
+) -> Result<Vec<ModelTokens>, SqlError> {
     model_tokens(
         conn,
         "SELECT model_id, TOTAL(tokens), NULL, NULL FROM rate_limit_usage \
@@ -143,7 +182,11 @@ pub fn account_tokens_recorded(
     )
 }
 
-fn model_tokens(conn: &Conn, sql: &'static str, params: &[super::Param<'_>]) -> Result<Vec<ModelTokens>, SqlError> {
+fn model_tokens(
+    conn: &Conn,
+    sql: &'static str,
+    params: &[super::Param<'_>],
+) -> Result<Vec<ModelTokens>, SqlError> {
     conn.query(sql, params, |row| ModelTokens {
         model: row.string(0).unwrap_or_default(),
         tokens: row.num(1).unwrap_or(0.0),
@@ -165,7 +208,11 @@ pub struct RouteUsage {
 }
 
 /// Usage of every route, in one scan of the table.
-pub fn by_route(conn: &Conn, minute_after: f64, day_after: f64) -> Result<Vec<RouteUsage>, SqlError> {
+pub fn by_route(
+    conn: &Conn,
+    minute_after: f64,
+    day_after: f64,
+) -> Result<Vec<RouteUsage>, SqlError> {
     conn.query(
         "SELECT platform, model_id, key_id, \
            TOTAL(kind = 'request' AND created_at_ms > ?1), TOTAL(kind = 'request' AND created_at_ms > ?2), \
@@ -186,5 +233,8 @@ pub fn by_route(conn: &Conn, minute_after: f64, day_after: f64) -> Result<Vec<Ro
 }
 
 fn number(conn: &Conn, sql: &'static str, params: &[super::Param<'_>]) -> Result<f64, SqlError> {
-    Ok(conn.query_row(sql, params, |row| row.num(0))?.flatten().unwrap_or(0.0))
+    Ok(conn
+        .query_row(sql, params, |row| row.num(0))?
+        .flatten()
+        .unwrap_or(0.0))
 }
