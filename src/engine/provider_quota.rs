@@ -51,7 +51,7 @@ pub struct ProviderQuota {
     link: Link,
     compat: Compat,
     kept: RefCell<FxHashMap<Box<str>, Kept>>,
-    /// A host without these tables is told once, not at every response.
+    /// A host that cannot take observations is told once, not at every response.
     refused: Cell<bool>,
 }
 
@@ -86,8 +86,13 @@ impl ProviderQuota {
             Ok::<_, SqlError>(known)
         });
         self.kept.borrow_mut().remove(new.key.platform);
-        self.settle(outcome)
-            .map_or(Recorded::Refused, Recorded::Written)
+        match self.settle(outcome) {
+            Some(known) => {
+                self.refused.set(false);
+                Recorded::Written(known)
+            }
+            None => Recorded::Refused,
+        }
     }
 
     /// Everything that is known, after quotas whose reset has passed were set back to full. `None` without a connection.
@@ -195,10 +200,7 @@ impl ProviderQuota {
 
     fn settle<T>(&self, outcome: Result<T, SqlError>) -> Option<T> {
         match outcome {
-            Ok(value) => {
-                self.refused.set(false);
-                Some(value)
-            }
+            Ok(value) => Some(value),
             Err(error) => {
                 if !self.refused.replace(true) {
                     self.link
@@ -207,5 +209,221 @@ impl ProviderQuota {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NewObservation, ProviderQuota, Recorded};
+    use crate::core::Compat::{self, Corrected, Recorded as RecordedMode};
+    use crate::core::quota_observation::Known;
+    use crate::engine::Link;
+    use crate::store::sqlite::quota_queries::{ObservationRow, StateKey};
+    use crate::store::sqlite::{Conn, Param};
+
+    const TABLES: [&str; 3] = [
+        "CREATE TABLE provider_quota_state (platform TEXT NOT NULL, key_id INTEGER NOT NULL, quota_pool_key TEXT NOT NULL,
+            metric TEXT NOT NULL, limit_value INTEGER, remaining_value INTEGER, reset_at TEXT, reset_strategy TEXT NOT NULL,
+            source TEXT NOT NULL, confidence REAL NOT NULL, notes TEXT, observed_at TEXT NOT NULL, updated_at TEXT NOT NULL,
+            PRIMARY KEY (platform, key_id, quota_pool_key, metric))",
+        "CREATE TABLE provider_quota_observations (id TEXT PRIMARY KEY, platform TEXT NOT NULL, key_id INTEGER NOT NULL,
+            provider_account_id TEXT, model_id TEXT, quota_pool_key TEXT NOT NULL, metric TEXT NOT NULL, status_code INTEGER,
+            limit_value INTEGER, remaining_value INTEGER, reset_at TEXT, retry_after_ms INTEGER, reset_strategy TEXT NOT NULL,
+            source TEXT NOT NULL, confidence REAL NOT NULL, notes TEXT, raw_json TEXT, endpoint TEXT,
+            observed_at TEXT NOT NULL, created_at TEXT NOT NULL)",
+        "CREATE TABLE api_keys (id INTEGER PRIMARY KEY, label TEXT)",
+    ];
+    const OBSERVED: &str = "2026-08-01 00:00:00.000";
+    /// 2026-08-01T00:00:00Z.
+    const T0: f64 = 1_785_542_400_000.0;
+
+    fn instance(compat: Compat) -> (Link, Conn, ProviderQuota) {
+        let conn = Conn::open_memory().unwrap();
+        for sql in TABLES {
+            let _ = conn
+                .execute_dynamic(
+                    &sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"),
+                    &[],
+                )
+                .unwrap();
+        }
+        let link = Link::default();
+        link.set_conn(Some(conn.clone()));
+        (link.clone(), conn, ProviderQuota::new(link, compat))
+    }
+
+    fn seen(limit: f64, remaining: f64, reset_at: Option<&str>) -> Known {
+        Known {
+            limit: Some(limit),
+            remaining: Some(remaining),
+            reset_at: reset_at.map(str::to_owned),
+            reset_strategy: "unknown".to_owned(),
+            source: "header".to_owned(),
+            confidence: 1.0,
+            notes: None,
+        }
+    }
+
+    fn record(quota: &ProviderQuota, id: &str, key_id: f64, seen: &Known) -> Recorded {
+        quota.record(NewObservation {
+            key: StateKey {
+                platform: "cerebras",
+                key_id,
+                pool: "cerebras::shared",
+                metric: "requests",
+            },
+            seen,
+            row: ObservationRow {
+                id,
+                provider_account_id: None,
+                model_id: None,
+                status_code: None,
+                retry_after_ms: None,
+                raw_json: None,
+                endpoint: None,
+                observed_at: OBSERVED,
+            },
+        })
+    }
+
+    fn rows(conn: &Conn, table: &str) -> f64 {
+        let sql: &'static str = match table {
+            "state" => "SELECT count(*) FROM provider_quota_state",
+            _ => "SELECT count(*) FROM provider_quota_observations",
+        };
+        conn.query_row(sql, &[], |row| row.num(0))
+            .unwrap()
+            .flatten()
+            .unwrap()
+    }
+
+    #[test]
+    fn an_observation_is_all_there_or_not_at_all() {
+        let (link, conn, quota) = instance(Corrected);
+        assert!(matches!(
+            record(&quota, "a", 1.0, &seen(10.0, 5.0, None)),
+            Recorded::Written(_)
+        ));
+        // The same id again: the append fails, and the state it would have changed stays.
+        assert_eq!(
+            record(&quota, "a", 1.0, &seen(10.0, 0.0, None)),
+            Recorded::Refused
+        );
+        assert_eq!(
+            (rows(&conn, "state"), rows(&conn, "observations")),
+            (1.0, 1.0)
+        );
+        assert_eq!(quota.headroom("cerebras", T0), Some(vec![(1.0, 0.5)]));
+        assert_eq!(link.take_notices().len(), 1);
+        assert_eq!(
+            record(&quota, "a", 1.0, &seen(10.0, 0.0, None)),
+            Recorded::Refused
+        );
+        assert!(link.take_notices().is_empty(), "told once");
+    }
+
+    #[test]
+    fn the_scarcest_quota_of_a_key_counts_and_a_passed_reset_is_full() {
+        let (_, conn, quota) = instance(Corrected);
+        record(
+            &quota,
+            "a",
+            1.0,
+            &seen(10.0, 1.0, Some("2026-08-01T00:00:10.000Z")),
+        );
+        record(&quota, "b", 2.0, &seen(10.0, 4.0, None));
+        conn.execute(
+            "INSERT INTO provider_quota_state SELECT platform, key_id, quota_pool_key, 'tokens', 100, 30, NULL, reset_strategy,
+                source, confidence, notes, observed_at, updated_at FROM provider_quota_state WHERE key_id = ?1",
+            &[Param::Num(2.0)],
+        )
+        .unwrap();
+        quota.invalidate(None);
+        assert_eq!(
+            quota.headroom("cerebras", T0 + 10_000.0),
+            Some(vec![(1.0, 0.1), (2.0, 0.3)])
+        );
+        quota.invalidate(Some("cerebras"));
+        assert_eq!(
+            quota.headroom("cerebras", T0 + 10_001.0),
+            Some(vec![(1.0, 1.0), (2.0, 0.3)])
+        );
+        let mut keys = [3.0, 2.0, 1.0];
+        quota.order_keys("cerebras", None, &mut keys, T0 + 10_001.0);
+        assert_eq!(keys, [1.0, 3.0, 2.0]);
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_is_noticed() {
+        for (compat, expected) in [(Corrected, 0.0), (RecordedMode, 0.5)] {
+            let (_, conn, quota) = instance(compat);
+            record(&quota, "a", 1.0, &seen(10.0, 5.0, None));
+            assert_eq!(quota.headroom("cerebras", T0), Some(vec![(1.0, 0.5)]));
+            conn.execute("UPDATE provider_quota_state SET remaining_value = 0", &[])
+                .unwrap();
+            assert_eq!(
+                quota.headroom("cerebras", T0 + 4999.0),
+                Some(vec![(1.0, 0.5)])
+            );
+            assert_eq!(
+                quota.headroom("cerebras", T0 - 1.0),
+                Some(vec![(1.0, expected)])
+            );
+        }
+    }
+
+    #[test]
+    fn a_closed_connection_answers_nothing_but_what_was_kept_as_recorded() {
+        for (compat, kept) in [(Corrected, None), (RecordedMode, Some(vec![(1.0, 0.5)]))] {
+            let (link, conn, quota) = instance(compat);
+            record(&quota, "a", 1.0, &seen(10.0, 5.0, None));
+            quota.headroom("cerebras", T0);
+            conn.close_own();
+            assert!(link.is_closed());
+            assert_eq!(quota.headroom("cerebras", T0 + 1.0), kept);
+            assert_eq!(quota.headroom("cerebras", T0 + 5000.0), None);
+            assert!(quota.states(T0).is_none());
+            assert_eq!(
+                record(&quota, "b", 1.0, &seen(1.0, 1.0, None)),
+                Recorded::NoDatabase
+            );
+        }
+    }
+
+    #[test]
+    fn the_panel_renews_what_has_passed_and_joins_the_newest_observation() {
+        let (_, conn, quota) = instance(Corrected);
+        conn.execute("INSERT INTO api_keys (id, label) VALUES (1, 'main')", &[])
+            .unwrap();
+        record(
+            &quota,
+            "a",
+            1.0,
+            &seen(10.0, 1.0, Some("2026-08-01T00:00:10.000Z")),
+        );
+        let before = quota.states(T0 + 10_000.0).unwrap();
+        assert_eq!(before[0].known.remaining, Some(1.0));
+        assert_eq!(before[0].key_label.as_deref(), Some("main"));
+        assert_eq!(before[0].created_at.as_deref(), Some(OBSERVED));
+        let after = quota.states(T0 + 10_001.0).unwrap();
+        assert_eq!(
+            (after[0].known.remaining, after[0].known.reset_at.as_deref()),
+            (Some(10.0), None)
+        );
+    }
+
+    #[test]
+    fn missing_tables_are_told_and_answered_empty() {
+        let (link, conn, quota) = instance(Corrected);
+        conn.execute_dynamic("DROP TABLE provider_quota_state", &[])
+            .unwrap();
+        assert_eq!(
+            record(&quota, "a", 1.0, &seen(1.0, 1.0, None)),
+            Recorded::Refused
+        );
+        assert_eq!(quota.states(T0).map(|rows| rows.len()), Some(0));
+        assert_eq!(quota.headroom("cerebras", T0), None);
+        assert_eq!(link.take_notices().len(), 1);
+        assert!(conn.autocommit(), "no transaction is left open");
     }
 }
