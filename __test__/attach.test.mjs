@@ -1,10 +1,11 @@
 // Attaching to what cannot be used: an error with a code that says what to do, never a crash. And several SQLite
 // libraries, connections and threads in one process.
 import assert from 'node:assert/strict';
-import { cpSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, test } from 'node:test';
+import { after, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import quotaCore from '../index.js';
@@ -15,6 +16,10 @@ import { tempFolder } from './support/temp.mjs';
 
 const require = createRequire(import.meta.url);
 const root = fileURLToPath(new URL('..', import.meta.url));
+
+// Copies of the addon stay until the end: a library is known by its inode, which a deleted file hands on.
+const copies = mkdtempSync(join(tmpdir(), 'quota-core-copies-'));
+after(() => rmSync(copies, { recursive: true, force: true }));
 
 function refusal(action) {
   try {
@@ -61,7 +66,7 @@ describe('attach refuses', () => {
 
   test('a loadExtension that loads another copy of the file', (t) => {
     const addon = readdirSync(root).find((name) => /^quota-core\..*\.node$/.test(name));
-    const copy = join(tempFolder(t), addon);
+    const copy = join(copies, addon);
     cpSync(join(root, addon), copy);
     const db = openDatabase(':memory:');
     t.after(() => db.close());
@@ -207,7 +212,7 @@ function copyPackage(folder) {
 
 test('two copies of the package on one connection', (t) => {
   const host = new Host(t);
-  const other = copyPackage(join(tempFolder(t), 'quota-core'));
+  const other = copyPackage(join(copies, 'package'));
   assert.notEqual(other.createQuotaCore, quotaCore.createQuotaCore);
   const second = other.createQuotaCore({ database: host.db, clock: () => host.now });
   t.after(() => second.close());

@@ -10,9 +10,11 @@ import { isMainThread, Worker, workerData } from 'node:worker_threads';
 
 const cell = isMainThread ? JSON.parse(process.argv[2]) : workerData;
 const report = (what) => console.log(JSON.stringify(what));
+const silent = { debug() {}, info() {}, warn() {}, error() {} };
 const files = () => readdirSync(dirname(cell.file)).sort();
 
-// The connection is reachable only through this object, so that dropping it makes it garbage.
+// The connection is reachable only through this object: the endings that are about garbage drop it, for the others it
+// stays reachable, so that they do not depend on when a collection happens.
 async function useHost() {
   const loadAddon = async () => (cell.addon ? (await import('../../index.js')).default : null);
   const before = cell.order === 'addon-first' ? await loadAddon() : null;
@@ -21,12 +23,14 @@ async function useHost() {
   const quotaCore = before ?? (await loadAddon());
   holder.db.exec('PRAGMA journal_mode = WAL');
   if (quotaCore) {
-    holder.core = quotaCore.createQuotaCore({ database: () => holder.db });
+    holder.core = quotaCore.createQuotaCore({ database: () => holder.db, logger: silent });
     exercise(holder.core);
   }
-  holder.db.exec(
-    "INSERT INTO rate_limit_usage (platform, model_id, key_id, kind, created_at_ms) VALUES ('h', 'm', 1, 'request', 1)",
-  );
+  holder.db
+    .prepare(
+      "INSERT INTO rate_limit_usage (platform, model_id, key_id, kind, created_at_ms) VALUES ('h', 'm', 1, 'request', ?)",
+    )
+    .run(Date.now());
   return holder;
 }
 
@@ -60,7 +64,7 @@ const endings = {
     // A second instance on the same connection shares it with the first.
     if (holder.core) {
       const { default: quotaCore } = await import('../../index.js');
-      exercise(quotaCore.createQuotaCore({ database: holder.db }));
+      exercise(quotaCore.createQuotaCore({ database: holder.db, logger: silent }));
     }
     holder.db.close();
     report(files());
@@ -81,6 +85,7 @@ const endings = {
     report(files());
   },
   async gc(holder) {
+    globalThis.kept = null;
     holder.db = null;
     holder.core = null;
     await collect();
@@ -128,10 +133,10 @@ async function inWorker() {
   report(files());
 }
 
-if (!isMainThread) {
-  await workerEndings[cell.ending](await useHost());
-} else if (cell.ending in workerEndings) {
+if (isMainThread && cell.ending in workerEndings) {
   await inWorker();
 } else {
-  await endings[cell.ending](await useHost());
+  globalThis.kept = await useHost();
+  const ending = isMainThread ? endings[cell.ending] : workerEndings[cell.ending];
+  await ending(globalThis.kept);
 }

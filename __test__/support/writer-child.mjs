@@ -30,15 +30,14 @@ const commands = {
     db.exec('BEGIN EXCLUSIVE');
     setTimeout(() => db.exec('COMMIT'), Number(ms));
   },
-  end() {
-    core.close();
-    db.close();
-    process.stdin.destroy();
-  },
 };
 
 for await (const line of createInterface({ input: process.stdin })) {
   const [command, argument] = line.split(' ');
-  commands[command](argument);
+  commands[command]?.(argument);
   console.log(`done ${line}`);
+  if (command === 'end') break;
 }
+core.close();
+db.close();
+process.stdin.destroy();

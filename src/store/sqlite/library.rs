@@ -1,4 +1,7 @@
 //! Where this library was loaded from: a host connection has to load that very file as its extension.
+//!
+//! The address looked up is that of a function that the library does not export: SQLite makes what it loads visible to
+//! everything loaded later, so an exported one may be that of another copy of this addon.
 
 /// The path of the file that holds this code.
 #[cfg(unix)]
@@ -8,7 +11,7 @@ pub fn library_path() -> Option<String> {
     // SAFETY: the address is one of this library, `found` has room for the answer, and the name stays valid while the
     // library is loaded.
     unsafe {
-        let here = super::sqlite3_extension_init as *const std::ffi::c_void;
+        let here = library_path as *const std::ffi::c_void;
         if libc::dladdr(here, found.as_mut_ptr()) == 0 {
             return None;
         }
@@ -35,7 +38,7 @@ pub fn library_path() -> Option<String> {
     let mut name = vec![0_u16; LONGEST];
     // SAFETY: the address is one of this library; `module` and `name` have room for the answers.
     let length = unsafe {
-        let here = super::sqlite3_extension_init as *const u16;
+        let here = library_path as *const u16;
         let flags =
             GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
         if GetModuleHandleExW(flags, here, &raw mut module) == 0 {
