@@ -1,5 +1,3 @@
-'use strict';
-
 // What providers say about their own quotas: reading responses, recording, the panel, and what a key has left.
 
 const { AsyncLocalStorage } = require('node:async_hooks');
@@ -12,8 +10,8 @@ const { binding } = require('./native.js');
 /** An optional text: absent, `undefined` and null give null. */
 const optionalString = (value, name) => (value === undefined || value === null ? null : requireString(value, name));
 
-/** @param {number} number NaN stands for none */
-const orNull = (number) => (Number.isNaN(number) ? null : number);
+/** @param {number} number what is not finite says nothing */
+const orNull = (number) => (Number.isFinite(number) ? number : null);
 
 const contextFields = ['platform', 'keyId', 'providerAccountId', 'modelId', 'quotaPoolKey', 'endpoint', 'origin'];
 

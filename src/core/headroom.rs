@@ -43,7 +43,8 @@ impl Ramp {
             return 1.0;
         }
         let remaining = remaining.clamp(0.0, 1.0);
-        if remaining >= self.start {
+        // A share such as 1 - 0.8 falls short of 0.2 by its rounding alone.
+        if remaining + f64::EPSILON >= self.start {
             return 1.0;
         }
         self.floor + (1.0 - self.floor) * (remaining / self.start)
@@ -56,7 +57,7 @@ pub fn headroom_factor(used_tokens: f64, budget_tokens: f64, ramp: Ramp) -> f64 
     if budget_tokens.is_nan() || budget_tokens <= 0.0 {
         return 1.0;
     }
-    ramp.factor(1.0 - used_tokens / budget_tokens)
+    ramp.factor((budget_tokens - used_tokens) / budget_tokens)
 }
 
 /// The factor of a rate window of which this share is used; NaN = unknown.
