@@ -26,6 +26,9 @@ function checkOptions(options) {
       throw invalidArgument(`options.${name} must be one of ${values.map((value) => `'${value}'`).join(', ')}`);
     }
   }
+  if (options.serverLogs !== undefined && typeof options.serverLogs !== 'boolean') {
+    throw invalidArgument(`options.serverLogs must be a boolean, not ${describe(options.serverLogs)}`);
+  }
   for (const name of ['env', 'logger', 'quotaStore']) {
     const value = options[name];
     if (value !== undefined && (value === null || typeof value !== 'object')) {
@@ -68,6 +71,9 @@ function createContext(options) {
       logger[level](...args);
     } catch {
       // A logger that throws must not decide about a request.
+    }
+    if (options.serverLogs === true && (level === 'warn' || level === 'error')) {
+      link.writeServerLog(level, String(args[0]), String(args[1]), systemNow());
     }
   }
 

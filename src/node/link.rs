@@ -5,6 +5,7 @@ use napi_derive::napi;
 use super::error::Result;
 use crate::engine::{Link as EngineLink, Notice};
 use crate::store::sqlite::Conn;
+use crate::store::sqlite::server_logs::{self, LogLine};
 
 /// A connection that this addon has taken from the host, or opened itself.
 #[napi]
@@ -90,6 +91,20 @@ impl Link {
     #[napi(getter, catch_unwind)]
     pub fn closed(&self) -> bool {
         self.0.is_closed()
+    }
+
+    /// Writes a line into the host's `server_logs`, where it has such a table; whether it did.
+    #[napi(catch_unwind)]
+    pub fn write_server_log(&self, level: String, tag: String, message: String, now: f64) -> bool {
+        let line = LogLine {
+            level: &level,
+            tag: &tag,
+            message: &message,
+            at: now,
+        };
+        self.0
+            .conn()
+            .is_some_and(|conn| server_logs::write(&conn, line).unwrap_or(false))
     }
 
     /// Whether `take_notices` has something to give.

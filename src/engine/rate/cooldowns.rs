@@ -81,10 +81,11 @@ impl MemoryCooldowns {
         }
     }
 
-    /// Removes the benches of a key; the memory keys that were removed.
-    fn remove_key(&mut self, key: f64) -> Vec<String> {
+    /// Removes the benches of a key: their memory keys, and how many of them no row speaks for.
+    fn remove_key(&mut self, key: f64) -> (Vec<String>, usize) {
         let suffix = format!(":{}", key + 0.0);
         let compat = self.compat;
+        let mut away = 0;
         let gone: Vec<String> = self
             .benches
             .iter()
@@ -92,12 +93,15 @@ impl MemoryCooldowns {
                 Compat::Recorded => name.ends_with(&suffix),
                 Compat::Corrected => bench.key == key,
             })
-            .map(|(name, _)| name.clone())
+            .map(|(name, bench)| {
+                away += usize::from(bench.away);
+                name.clone()
+            })
             .collect();
         for name in &gone {
             self.benches.remove(name);
         }
-        gone
+        (gone, away)
     }
 
     fn remove_expired(&mut self, now: f64) {
@@ -143,7 +147,7 @@ impl RateEngine {
         let corrected = self.compat == Compat::Corrected;
         match self.ask(|conn| table::expiry(conn, &name)) {
             Some(Some(expires_at)) if now > expires_at => {
-                self.ask(|conn| table::delete(conn, &name));
+                let _ = self.write(|conn| table::delete(conn, &name));
                 if corrected {
                     self.cooldowns.forget_copy(&name);
                     self.cooldowns.benches(&name, now, true)
@@ -188,8 +192,13 @@ impl RateEngine {
 
     /// `clearCooldownsForKey`; the caller has checked that the key is an integer.
     pub fn clear_key(&mut self, key: f64) -> f64 {
-        let deleted = self.ask(|conn| table::delete_key(conn, key)).unwrap_or(0);
-        let gone = self.cooldowns.remove_key(key);
+        let answer = self.write(|conn| table::delete_key(conn, key));
+        let (gone, away) = self.cooldowns.remove_key(key);
+        let in_memory = match (self.compat, &answer) {
+            // The table speaks for everything that was set while it was there.
+            (Compat::Corrected, Ok(_)) => away,
+            _ => gone.len(),
+        };
         match self.compat {
             Compat::Recorded => {
                 for name in &gone {
@@ -202,7 +211,7 @@ impl RateEngine {
             }
         }
         #[allow(clippy::cast_precision_loss)] // far fewer than 2^52 rows
-        let most = deleted.max(gone.len() as u64) as f64;
+        let most = answer.unwrap_or(0).max(in_memory as u64) as f64;
         most
     }
 
@@ -212,7 +221,7 @@ impl RateEngine {
             return;
         };
         let name = route.name();
-        self.ask(|conn| table::delete(conn, &name));
+        let _ = self.write(|conn| table::delete(conn, &name));
         self.cooldowns.remove(&name);
     }
 

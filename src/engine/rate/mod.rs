@@ -32,6 +32,15 @@ use crate::core::time::DAY;
 use crate::core::windows::{DayWindow, Windows};
 use crate::store::sqlite::{Conn, SqlError, SqlErrorKind};
 
+/// How the database fails. The later one takes more to be over: a write that works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Trouble {
+    /// Nothing answers.
+    Away,
+    /// Reads answer, writes are refused: a full disk, a read-only file, a lock of another process.
+    WritesRefused,
+}
+
 /// What an instance is made with.
 #[derive(Debug, Clone, Copy)]
 pub struct RateOptions {
@@ -57,7 +66,9 @@ pub struct RateEngine {
     local_keys: FxHashMap<u64, bool>,
     snapshot: Option<Snapshot>,
     pacing: Pacing,
-    degraded: bool,
+    trouble: Option<Trouble>,
+    /// The connection that the host was last warned about.
+    warned: Option<u64>,
 }
 
 impl RateEngine {
@@ -87,7 +98,8 @@ impl RateEngine {
             local_keys: FxHashMap::default(),
             snapshot: None,
             pacing: Pacing::default(),
-            degraded: false,
+            trouble: None,
+            warned: None,
         }
     }
 
@@ -120,43 +132,66 @@ impl RateEngine {
 
     /// Asks the database; `None` = it does not answer, memory is the answer.
     fn ask<T>(&mut self, work: impl FnOnce(&Conn) -> Result<T, SqlError>) -> Option<T> {
-        self.attempt(work).ok()
+        let outcome = self.run(work);
+        self.note(outcome.as_ref().err(), Trouble::Away);
+        outcome.ok()
     }
 
-    /// As [`Self::ask`], with the reason of a refusal.
-    fn attempt<T>(
-        &mut self,
-        work: impl FnOnce(&Conn) -> Result<T, SqlError>,
-    ) -> Result<T, SqlError> {
-        let outcome = match self.link.conn() {
+    /// Writes to the database; the reason of a refusal.
+    fn write<T>(&mut self, work: impl FnOnce(&Conn) -> Result<T, SqlError>) -> Result<T, SqlError> {
+        let outcome = self.run(work);
+        self.note(outcome.as_ref().err(), Trouble::WritesRefused);
+        outcome
+    }
+
+    fn run<T>(&self, work: impl FnOnce(&Conn) -> Result<T, SqlError>) -> Result<T, SqlError> {
+        match self.link.conn() {
             Some(conn) => work(&conn),
             None => Err(SqlError::closed()),
-        };
-        match &outcome {
-            Ok(_) if self.degraded => {
-                self.degraded = false;
+        }
+    }
+
+    /// Keeps track of whether the database answers, and tells the host when that changes.
+    fn note(&mut self, error: Option<&SqlError>, of: Trouble) {
+        match error {
+            // A read that works says nothing about a full disk.
+            None if self.trouble.is_some_and(|trouble| of >= trouble) => {
+                self.trouble = None;
                 self.link.emit("recovered", json!({}));
             }
-            Err(error) if !self.degraded && means_away(error) => {
-                self.degraded = true;
-                self.link
-                    .emit("degraded", json!({ "reason": error.to_string() }));
-                // An instance that never had a connection is not in trouble, it is just not connected.
-                if self.link.generation() > 0 {
-                    self.link.warn(
-                        "quota:degraded",
-                        format!("the database does not answer, memory does: {error}"),
-                    );
+            Some(error) if means_away(error) => {
+                let trouble = if of == Trouble::WritesRefused && means_later(error) {
+                    of
+                } else {
+                    Trouble::Away
+                };
+                if self.trouble.is_none() {
+                    self.link
+                        .emit("degraded", json!({ "reason": error.to_string() }));
                 }
+                self.trouble = Some(self.trouble.map_or(trouble, |known| known.max(trouble)));
+                self.warn_of(error);
             }
             _ => {}
         }
-        outcome
+    }
+
+    /// One warning per connection: an outage is one piece of news, however many calls it meets.
+    fn warn_of(&mut self, error: &SqlError) {
+        let generation = self.link.generation();
+        // An instance that never had a connection is not in trouble, it is just not connected.
+        if generation > 0 && self.warned != Some(generation) {
+            self.warned = Some(generation);
+            self.link.warn(
+                "quota:degraded",
+                format!("the database does not answer, memory does: {error}"),
+            );
+        }
     }
 
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        self.degraded
+        self.trouble.is_some()
     }
 
     /// How much the instance holds in memory: leases, benches, routes, events outside the database.

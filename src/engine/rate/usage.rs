@@ -182,7 +182,7 @@ impl RateEngine {
 
     fn record(&mut self, route: &Route, kind: UsageKind, tokens: f64, now: f64) {
         let name = route.name();
-        match self.attempt(|conn| usage::insert(conn, &name, kind, tokens, now)) {
+        match self.write(|conn| usage::insert(conn, &name, kind, tokens, now)) {
             Ok(()) => {
                 self.write_back();
                 self.prune_if_due(now);
@@ -221,7 +221,7 @@ impl RateEngine {
             return;
         }
         self.last_prune = Some(now);
-        self.ask(|conn| usage::prune(conn, now - DAY));
+        let _ = self.write(|conn| usage::prune(conn, now - DAY));
         self.unknown_limit.sweep(now);
         self.ladder.sweep(now);
     }

@@ -1,0 +1,10 @@
+// Constants of the package.
+
+/** Bench after a payment error (402, insufficient credit): one day, in milliseconds. */
+export declare const PAYMENT_REQUIRED_COOLDOWN_MS: 86400000;
+/** Bench after a model was forbidden to a key (403): one day, in milliseconds. */
+export declare const MODEL_FORBIDDEN_COOLDOWN_MS: 86400000;
+/** Bench of a key whose endpoint is on this machine or a private network: 5 s, in milliseconds. */
+export declare const LOCAL_ENDPOINT_COOLDOWN_MS: 5000;
+/** Bench after a key was refused (401): 5 minutes, in milliseconds. */
+export declare const AUTH_FAILURE_COOLDOWN_MS: 300000;

@@ -1,0 +1,83 @@
+// An instance, its options and its events.
+
+import type { Probe } from './probe.js';
+
+/** An error of this package. `code` is one of those in docs/errors.md. */
+export declare class QuotaCoreError extends Error {
+  readonly name: 'QuotaCoreError';
+  readonly code: string;
+  constructor(code: string, message: string, options?: ErrorOptions);
+}
+
+/**
+ * A SQLite connection of the host: a better-sqlite3 `Database`, a node:sqlite `DatabaseSync` made with
+ * `allowExtension: true`, or an adapter that holds one of them in `raw`.
+ */
+export type HostDatabase =
+  | { loadExtension(path: string): unknown }
+  | { readonly raw: unknown };
+
+/** Where log lines go. The first argument is a tag such as `quota:degraded`, the second the message. */
+export interface QuotaLogger {
+  debug?(tag: string, message: string, details?: unknown): void;
+  info?(tag: string, message: string, details?: unknown): void;
+  warn?(tag: string, message: string, details?: unknown): void;
+  error?(tag: string, message: string, details?: unknown): void;
+}
+
+export interface QuotaCoreOptions {
+  /**
+   * The database: a connection of the host, a function that returns it (asked at each call; it may throw or return
+   * nothing while there is none), or the path of a file of our own. Never the path of a file that another library of this
+   * process has open. Default: none, everything is counted in memory.
+   */
+  database?: HostDatabase | (() => HostDatabase | null | undefined) | string | null | undefined;
+  /** The present in epoch milliseconds. Default: `Date.now`, looked up at each call. */
+  clock?: () => number;
+  /** Default: `process.env`, read at each call. */
+  env?: Readonly<Record<string, string | undefined>>;
+  /** A random number from 0 to 1. Default: `Math.random`. */
+  random?: () => number;
+  /** `corrected` (default), or `recorded`: what the original services did, faults included. */
+  compat?: 'corrected' | 'recorded';
+  /** What a day is on the rpd and tpd axes. Default: `utc-day`; under `compat: 'recorded'` `sliding-24h`. */
+  dayWindow?: 'utc-day' | 'sliding-24h';
+  /** Default: warnings and errors to the console, the rest nowhere. */
+  logger?: QuotaLogger;
+  /** Warnings and errors also go to the host's `server_logs` table, where it exists. Default: false. */
+  serverLogs?: boolean;
+  /** The host's key validation, for the cooldown probe. */
+  probe?: Probe;
+}
+
+/** A cooldown was set. */
+export interface CooldownSetEvent {
+  platform: string;
+  modelId: string;
+  keyId: number;
+  expiresAtMs: number | null;
+  source: string;
+}
+
+/** A probe found a key working again and lifted its cooldowns. */
+export interface CooldownRecoveredEvent {
+  keyId: number;
+  cooldowns: { platform: string; modelId: string; expiresAtMs: number }[];
+}
+
+/** A limit was learned from an error text. */
+export interface LimitLearnedEvent {
+  modelDbId: number;
+  kind: 'rpm' | 'rpd' | 'tpm' | 'tpd';
+  limit: number;
+}
+
+export interface QuotaCoreEvents {
+  cooldown_set: CooldownSetEvent;
+  cooldown_recovered: CooldownRecoveredEvent;
+  limit_learned: LimitLearnedEvent;
+  /** The database does not answer, or refuses writes: counting goes on in memory. */
+  degraded: { reason: string };
+  /** The database answers again. */
+  recovered: Record<string, never>;
+}
