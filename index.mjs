@@ -11,6 +11,7 @@ export const {
   PAYMENT_REQUIRED_COOLDOWN_MS,
   QUOTA_SHARE_STRATEGY,
   QuotaCoreError,
+  WINDOW_USAGE_TTL_MS,
   acquireLease,
   acquireQuotaShareConcurrencySlot,
   applySoftPenalty,

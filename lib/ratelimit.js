@@ -36,15 +36,17 @@ function createRateLimit(ctx) {
   }
 
   /** Numbers that make no sense are clamped once the recorded behaviour is off, and told once. */
-  function clamped(value, name, to) {
-    ctx.warnOnce('quota:number', `${name} makes no sense as a number: counted as ${to}`);
+  let warnedOfNumber = false;
+  function clamped(name, to) {
+    if (!warnedOfNumber) ctx.warn('quota:number', `${name} makes no sense as a number: counted as ${to}`);
+    warnedOfNumber = true;
     return to;
   }
 
   function limitOf(limits, name) {
     const limit = numberOrNone(limits[name], `limits.${name}`);
     if (limit >= 0 || recorded || limits[name] === null || limits[name] === undefined) return limit;
-    return clamped(limit, `limits.${name}`, 0);
+    return clamped(`limits.${name}`, 0);
   }
 
   function requireLimits(limits) {
@@ -56,8 +58,8 @@ function createRateLimit(ctx) {
 
   function tokensOf(tokens, name) {
     requireNumber(tokens, name);
-    if (!recorded && !(tokens >= 0 && Number.isSafeInteger(tokens))) {
-      clamped(tokens, name, 'the next whole number, or 0');
+    if (!recorded && !(tokens >= 0 && Number.isInteger(tokens))) {
+      clamped(name, 'the next whole number, or 0');
     }
     return tokens;
   }
@@ -65,7 +67,7 @@ function createRateLimit(ctx) {
   function instant(value) {
     if (value === undefined) return clock();
     requireNumber(value, 'now');
-    if (!recorded && !Number.isFinite(value)) return clamped(value, 'now', 'the present');
+    if (!recorded && !Number.isFinite(value)) return clamped('now', 'the present');
     return value;
   }
 
@@ -267,7 +269,7 @@ function createRateLimit(ctx) {
       if (!COOLDOWN_SOURCES.includes(source)) {
         throw invalidArgument(`source must be one of ${COOLDOWN_SOURCES.join(', ')}`);
       }
-      if (Number.isNaN(duration) || duration < 0) duration = clamped(duration, 'durationMs', 0);
+      if (Number.isNaN(duration) || duration < 0) duration = clamped('durationMs', 0);
     }
     ctx.sync();
     rate.setCooldown(route, duration, source, clock());

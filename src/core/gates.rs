@@ -18,15 +18,16 @@ pub fn admits_tokens(used: f64, in_flight: f64, wanted: f64, limit: f64) -> bool
     !over
 }
 
-/// A count that makes no sense never opens a gate: NaN and negative become 0, fractions and infinity go up.
+/// A count that makes no sense never opens a gate: NaN and negative become 0, fractions go up, infinity becomes the
+/// largest integer that a double counts exactly.
 #[must_use]
 pub fn clamp_tokens(tokens: f64) -> f64 {
-    /// The largest integer that a double counts exactly.
-    const MOST: f64 = 9_007_199_254_740_991.0;
     if tokens.is_nan() || tokens <= 0.0 {
         0.0
+    } else if tokens.is_infinite() {
+        9_007_199_254_740_991.0
     } else {
-        tokens.ceil().min(MOST)
+        tokens.ceil()
     }
 }
 

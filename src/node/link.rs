@@ -5,6 +5,7 @@ use napi_derive::napi;
 use super::error::Result;
 use crate::engine::{Link as EngineLink, Notice};
 use crate::store::sqlite::Conn;
+use crate::store::sqlite::schema;
 use crate::store::sqlite::server_logs::{self, LogLine};
 
 /// A connection that this addon has taken from the host, or opened itself.
@@ -37,7 +38,7 @@ pub fn adopt() -> Result<Connection> {
     Ok(Connection(Conn::adopt()?))
 }
 
-/// Opens a file of our own.
+/// Opens a file of our own and creates its tables. A file that cannot be written is used as it is.
 #[napi(catch_unwind)]
 pub fn open_file(path: String) -> Result<Connection> {
     let conn = if path == ":memory:" {
@@ -45,6 +46,7 @@ pub fn open_file(path: String) -> Result<Connection> {
     } else {
         Conn::open(std::path::Path::new(&path))?
     };
+    let _ = schema::ensure(&conn);
     Ok(Connection(conn))
 }
 

@@ -226,12 +226,11 @@ fn means_away(error: &SqlError) -> bool {
 /// Whether a live connection refused a write that it may take later.
 fn means_later(error: &SqlError) -> bool {
     match error.kind() {
-        SqlErrorKind::Busy | SqlErrorKind::Full | SqlErrorKind::ReadOnly | SqlErrorKind::Other => {
-            true
-        }
-        SqlErrorKind::Closed
+        SqlErrorKind::Busy
+        | SqlErrorKind::Full
+        | SqlErrorKind::ReadOnly
         | SqlErrorKind::MissingTable
-        | SqlErrorKind::Constraint
-        | SqlErrorKind::Overflow => false,
+        | SqlErrorKind::Other => true,
+        SqlErrorKind::Closed | SqlErrorKind::Constraint | SqlErrorKind::Overflow => false,
     }
 }

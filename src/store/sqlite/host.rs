@@ -4,6 +4,8 @@
 //! looks the name up in the inner table first and finds the outer NULL where the column is missing. One statement then
 //! serves every schema, also across a migration.
 
+use serde_json::Value;
+
 use super::connection::Conn;
 use super::error::SqlError;
 use super::statement::Param::{Num, Text};
@@ -20,20 +22,30 @@ pub struct KeyRow {
     pub model_scope: Option<String>,
 }
 
+/// Every key, in one read of the table whatever columns it has.
 pub fn keys(conn: &Conn) -> Result<Vec<KeyRow>, SqlError> {
-    conn.query(
-        "SELECT k.id, k.platform, k.base_url, k.enabled = 1 AND k.status IN ('healthy', 'unknown'), \
-           (SELECT (SELECT model_scope_json FROM api_keys WHERE id = k.id) FROM (SELECT NULL AS model_scope_json)) \
-         FROM api_keys AS k",
+    type Entry = (Value, Value, Value, Value, Value);
+    let json = conn.query_row(
+        "SELECT (SELECT json_group_array(json_array( \
+             id, platform, base_url, enabled = 1 AND status IN ('healthy', 'unknown'), model_scope_json)) \
+           FROM api_keys) \
+         FROM (SELECT NULL AS model_scope_json)",
         &[],
-        |row| KeyRow {
-            id: row.num(0).unwrap_or(f64::NAN),
-            platform: row.string(1).unwrap_or_default(),
-            base_url: row.string(2),
-            eligible: row.int(3) == Some(1),
-            model_scope: row.string(4),
-        },
-    )
+        |row| row.string(0),
+    )?;
+    let entries: Vec<Entry> =
+        serde_json::from_str(&json.flatten().unwrap_or_default()).unwrap_or_default();
+    let text = |value: Value| value.as_str().map(str::to_owned);
+    Ok(entries
+        .into_iter()
+        .map(|(id, platform, base_url, eligible, model_scope)| KeyRow {
+            id: id.as_f64().unwrap_or(f64::NAN),
+            platform: text(platform).unwrap_or_default(),
+            base_url: text(base_url),
+            eligible: eligible.as_i64() == Some(1),
+            model_scope: text(model_scope),
+        })
+        .collect())
 }
 
 /// The endpoint of a key; `None` when there is no such key or it states none.

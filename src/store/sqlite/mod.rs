@@ -11,6 +11,7 @@ mod guard;
 pub mod host;
 mod library;
 pub mod quota_queries;
+pub mod schema;
 pub mod server_logs;
 mod statement;
 pub mod usage;
