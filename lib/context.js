@@ -1,5 +1,3 @@
-'use strict';
-
 // What every part of an instance is built from: the clock, the environment, the host's connection, warnings and events.
 
 const { binding } = require('./native.js');
@@ -20,7 +18,11 @@ const EVENTS = ['cooldown_recovered', 'cooldown_set', 'degraded', 'recovered', '
 function checkOptions(options) {
   const functions = ['clock', 'random', 'settings', 'probe', 'saturation'];
   for (const name of functions) if (options[name] !== undefined) requireFunction(options[name], `options.${name}`);
-  const oneOf = { compat: ['corrected', 'recorded'], dayWindow: ['utc-day', 'sliding-24h'] };
+  const oneOf = {
+    compat: ['corrected', 'recorded'],
+    dayWindow: ['utc-day', 'sliding-24h'],
+    usageView: ['recorded', 'enforced'],
+  };
   for (const [name, values] of Object.entries(oneOf)) {
     if (options[name] !== undefined && !values.includes(options[name])) {
       throw invalidArgument(`options.${name} must be one of ${values.map((value) => `'${value}'`).join(', ')}`);

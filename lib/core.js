@@ -1,5 +1,3 @@
-'use strict';
-
 // One instance: its parts put together.
 
 const { createContext } = require('./context.js');
@@ -7,17 +5,16 @@ const { requireObject } = require('./args.js');
 const createProviderQuota = require('./provider-quota.js');
 const { createProbe } = require('./probe.js');
 const { createRateLimit } = require('./ratelimit.js');
-const { createScheduling } = require('./share/scheduling.js');
+const { createShare } = require('./share/index.js');
 
 function createQuotaCore(options = {}) {
   const ctx = createContext({ ...requireObject(options, 'options') });
   const rateLimit = createRateLimit(ctx);
-  const scheduling = createScheduling(ctx);
   return {
     ...rateLimit.api,
     ...createProbe(ctx, rateLimit),
     ...createProviderQuota(ctx),
-    ...scheduling.functions,
+    ...createShare(ctx),
     on: ctx.on,
     attach: (database) => ctx.attach(database),
     detach: () => ctx.detach(),

@@ -5,6 +5,7 @@ mod names;
 mod provider_quota;
 pub mod rate;
 pub mod sched;
+pub mod share;
 
 pub use link::{Link, Notice};
 pub use provider_quota::{NewObservation, ProviderQuota, Recorded};

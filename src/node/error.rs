@@ -11,6 +11,9 @@ pub enum Code {
     AttachFileInUse,
     AttachRefused,
     Open,
+    Database,
+    PoolProviders,
+    GroupInUse,
     Reentrant,
     Internal,
 }
@@ -24,6 +27,9 @@ impl AsRef<str> for Code {
             Self::AttachFileInUse => "ERR_QUOTA_ATTACH_FILE_IN_USE",
             Self::AttachRefused => "ERR_QUOTA_ATTACH_REFUSED",
             Self::Open => "ERR_QUOTA_OPEN",
+            Self::Database => "ERR_QUOTA_DATABASE",
+            Self::PoolProviders => "ERR_QUOTA_POOL_PROVIDERS",
+            Self::GroupInUse => "ERR_QUOTA_GROUP_IN_USE",
             Self::Reentrant => "ERR_QUOTA_REENTRANT",
             Self::Internal => "ERR_QUOTA_INTERNAL",
         }

@@ -5,3 +5,6 @@ mod link;
 mod provider_quota;
 mod rate;
 mod sched;
+mod share;
+mod share_db;
+mod share_rules;

@@ -61,13 +61,10 @@ pub const CATALOG: [(&str, &[KnownDimension]); 11] = [
     ),
 ];
 
-/// The known plan of a provider; names are compared exactly.
+/// The known plan of a provider, with its name as the table spells it; names are compared exactly.
 #[must_use]
-pub fn known_plan(provider: &str) -> Option<&'static [KnownDimension]> {
-    CATALOG
-        .iter()
-        .find(|(name, _)| *name == provider)
-        .map(|(_, dimensions)| *dimensions)
+pub fn known_plan(provider: &str) -> Option<(&'static str, &'static [KnownDimension])> {
+    CATALOG.into_iter().find(|(name, _)| *name == provider)
 }
 
 #[cfg(test)]

@@ -84,6 +84,38 @@ pub fn decide_one(state: &DimensionState, weight: f64, policy: Policy, threshold
     Decision::Allow { penalized: false }
 }
 
+/// The values that a blocked key's counters must fall below before one dimension lets it through.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BlockingBounds {
+    /// For the key's own counter.
+    pub own: Option<f64>,
+    /// For the counter of all keys.
+    pub total: Option<f64>,
+}
+
+/// Which bounds of [`decide_one`] are broken now, not only the first of them.
+#[must_use]
+pub fn blocking_bounds(
+    state: &DimensionState,
+    weight: f64,
+    policy: Policy,
+    threshold: f64,
+) -> BlockingBounds {
+    let held_to = match policy {
+        Policy::Hard if state.global_used >= threshold => Some(share_of(weight, state.limit)),
+        Policy::Hard => Some(state.limit),
+        Policy::Soft | Policy::Burst => None,
+    };
+    let own = match (state.cap, held_to) {
+        (Some(cap), Some(bound)) => Some(cap.min(bound)),
+        (cap, bound) => cap.or(bound),
+    };
+    BlockingBounds {
+        own: own.filter(|bound| state.consumed_by_key >= *bound),
+        total: Some(state.limit).filter(|limit| state.consumed_total >= *limit),
+    }
+}
+
 /// All dimensions in order; the first block decides. One penalized dimension marks the whole.
 pub fn decide<'a>(
     dimensions: impl IntoIterator<Item = &'a DimensionState>,
@@ -188,6 +220,35 @@ mod tests {
             decide([], 0.0, Policy::Hard, 0.0),
             Decision::Allow { penalized: false }
         );
+    }
+
+    #[test]
+    fn a_block_has_bounds_and_an_allowance_has_none() {
+        for policy in [Policy::Hard, Policy::Soft, Policy::Burst] {
+            for consumed_by_key in [0.0, 20.0, 100.0] {
+                for (consumed_total, global_used, cap) in [
+                    (50.0, 0.0, None),
+                    (100.0, 0.0, None),
+                    (50.0, 0.9, None),
+                    (50.0, 0.0, Some(10.0)),
+                ] {
+                    let state = DimensionState {
+                        consumed_total,
+                        global_used,
+                        consumed_by_key,
+                        cap,
+                        ..STATE
+                    };
+                    let blocked = matches!(one(state, policy), Decision::Block(_));
+                    let bounds = blocking_bounds(&state, 20.0, policy, 0.5);
+                    assert_eq!(
+                        blocked,
+                        bounds != BlockingBounds::default(),
+                        "{state:?} {policy:?}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod fair_share;
 pub mod plan;
 pub mod retry;
 pub mod sliding;
+pub mod sum;
 
 /// Limits at or below this are "unknown" and never enforced (`Number.EPSILON` in the host's plan catalog).
 pub const UNKNOWN_LIMIT: f64 = f64::EPSILON;
@@ -60,6 +61,16 @@ pub fn model_pool_id(pool_id: &str, model: &str) -> String {
     format!("{pool_id}:model:{model}")
 }
 
+/// The weight each key gets when a list gives none: equal parts of 100. `None` when the weights say something (their sum
+/// is above zero) or there are no keys.
+#[must_use]
+#[allow(clippy::cast_precision_loss)] // a count of keys
+pub fn equal_weight(weights: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
+    let keys = weights.len();
+    let sum: f64 = weights.fold(0.0, |sum, weight| sum + weight);
+    (keys > 0 && (sum.is_nan() || sum <= 0.0)).then(|| 100.0 / keys as f64)
+}
+
 /// `Math.max` for two numbers: NaN when either is NaN.
 pub(crate) fn js_max(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() {
@@ -80,6 +91,16 @@ mod tests {
         for policy in [Policy::Hard, Policy::Soft, Policy::Burst] {
             assert_eq!(Policy::parse(policy.as_str()), policy);
         }
+    }
+
+    #[test]
+    fn weights_that_say_nothing_become_equal() {
+        let of = |weights: &[f64]| equal_weight(weights.iter().copied());
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[0.0, 1.0]), None);
+        assert_eq!(of(&[0.0, 0.0, 0.0]), Some(100.0 / 3.0));
+        assert_eq!(of(&[50.0, -50.0]), Some(50.0));
+        assert_eq!(of(&[f64::NAN]), Some(100.0));
     }
 
     #[test]

@@ -13,6 +13,12 @@ mod library;
 pub mod quota_queries;
 pub mod schema;
 pub mod server_logs;
+pub mod share_consumption;
+pub mod share_groups;
+pub mod share_lookup;
+pub mod share_plans;
+pub mod share_pools;
+pub mod share_schema;
 mod statement;
 pub mod usage;
 

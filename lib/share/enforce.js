@@ -1,0 +1,259 @@
+// May this key spend on this connection now? One native call when the built-in store counts and the signals are at hand;
+// the same questions, asked of the host's own store, otherwise.
+
+const { decideShare } = require('./rules.js');
+
+/** Outcome codes of the native enforcement, in step with src/node/share.rs. */
+const NOTHING = 0;
+const ALLOW = 1;
+const DEPRIORITIZE = 2;
+const MODEL_CAP = 3;
+const NEED_SIGNALS = 7;
+const UNREADABLE = 8;
+const REASONS = [null, null, null, 'model-cap', 'cap-absolute', 'global-saturated', 'fair-share'];
+
+const DEFAULT_THRESHOLD = 0.5;
+const NO_SIGNALS = new Float64Array(0);
+/** A plan that changes between the question for its signals and the decision is asked again, at most so often. */
+const MAX_ATTEMPTS = 3;
+/** Connections whose plan's signals are remembered; a host has far fewer. */
+const MAX_REMEMBERED = 10_000;
+
+/**
+ * @param {object} ctx see lib/context.js
+ * @param {ReturnType<import('./state.js').createState>} state
+ * @param {{ saturationFor: Function, storeAtOnce: Function, getQuotaStore: Function, isBuiltIn: Function }} parts
+ */
+function createEnforce(ctx, { native, recorded, notify }, parts) {
+  const { saturationFor, storeAtOnce, getQuotaStore, isBuiltIn } = parts;
+  /** provider → connection → the signals its plan needs, so that cached ones are at hand before the first native call. */
+  let remembered = new Map();
+  let size = 0;
+
+  function forget() {
+    remembered = new Map();
+    size = 0;
+  }
+
+  ctx.onReset(forget);
+
+  /** In the runs a threshold that is no number never holds a key to its share. Corrected: it counts as not set. */
+  function threshold() {
+    const text = ctx.env().QUOTA_SATURATION_THRESHOLD;
+    if (text === undefined) return DEFAULT_THRESHOLD;
+    const value = Number(text);
+    if (recorded) return value;
+    return text.trim() !== '' && value >= 0 && value <= 1 ? value : DEFAULT_THRESHOLD;
+  }
+
+  function warn(message) {
+    ctx.warn('quota:enforce', message);
+  }
+
+  // Decisions
+
+  function block(input, reason, clearsAt, now) {
+    const { apiKeyId, provider, connectionId, model } = input;
+    const isModelCap = reason === 'model-cap';
+    const event = { apiKeyId, provider, connectionId, reason };
+    if (isModelCap) event.model = model;
+    notify('quotaExceeded', event);
+    const decision = {
+      kind: 'block',
+      reason: isModelCap
+        ? `The ${provider} quota share of this key is used up (model-cap: ${model})`
+        : `The ${provider} quota share of this key is used up (${reason})`,
+      httpStatus: 429,
+    };
+    // The originals declare this and never set it; on a model cap they leave it out.
+    if (!recorded && clearsAt > now) decision.retryAfterSeconds = Math.ceil((clearsAt - now) / 1000);
+    else if (!isModelCap) decision.retryAfterSeconds = undefined;
+    return decision;
+  }
+
+  function toDecision(code, input, now) {
+    if (code === NOTHING) return { kind: 'allow' };
+    if (code === ALLOW) return { kind: 'allow', deprioritize: false };
+    if (code === DEPRIORITIZE) return { kind: 'allow', deprioritize: true };
+    if (code === UNREADABLE) throw new TypeError(`the plan of ${input.provider} cannot be read`);
+    return block(input, REASONS[code], native.clearsAt, now);
+  }
+
+  // Signals
+
+  function remember(connectionId, provider, needed) {
+    if (size >= MAX_REMEMBERED) forget();
+    const connections = remembered.get(provider) ?? new Map();
+    remembered.set(provider, connections);
+    if (!connections.has(connectionId)) size += 1;
+    const entry = { ...needed, values: new Float64Array(needed.dimensions.length) };
+    connections.set(connectionId, entry);
+    return entry;
+  }
+
+  /** Fills in the signals when all of them are cached. A host's own signal may only be asked for what is enforced. */
+  function fillFromCache(entry, connectionId, provider) {
+    if (ctx.options.saturation) return false;
+    const { dimensions, values } = entry;
+    for (let index = 0; index < dimensions.length; index += 1) {
+      const value = saturationFor(connectionId, provider, dimensions[index]);
+      if (typeof value !== 'number') return false;
+      values[index] = value;
+    }
+    return true;
+  }
+
+  /** A signal that fails is 0: the provider is taken as having room. At most one warning for all of them. */
+  async function askSignals(dimensions, connectionId, provider) {
+    const failures = new Set();
+    const failed = (error) => {
+      failures.add(error?.message ?? String(error));
+      return 0;
+    };
+    const values = await Promise.all(
+      dimensions.map(async ({ unit, window }) => {
+        try {
+          return await saturationFor(connectionId, provider, { unit, window });
+        } catch (error) {
+          return failed(error);
+        }
+      }),
+    );
+    if (failures.size > 0)
+      warn(`the saturation of ${provider} is unknown and taken as none (${[...failures].join('; ')})`);
+    return Float64Array.from(values, (value) => (typeof value === 'number' ? value : Number.NaN));
+  }
+
+  // The built-in store
+
+  function ask(input, now, plan, signals) {
+    const { apiKeyId, connectionId, provider, model } = input;
+    return native.enforce(apiKeyId, connectionId, provider, model || '', now, threshold(), plan, signals);
+  }
+
+  async function enforceWithSignals(input) {
+    let code = NEED_SIGNALS;
+    let now = 0;
+    for (let attempt = 0; code === NEED_SIGNALS && attempt < MAX_ATTEMPTS; attempt += 1) {
+      const { connectionId, provider } = input;
+      const needed = remember(connectionId, provider, native.needed());
+      const signals = await askSignals(needed.dimensions, connectionId, provider);
+      ctx.sync();
+      now = ctx.now();
+      code = ask(input, now, needed.plan, signals);
+    }
+    ctx.drain();
+    if (code === NEED_SIGNALS) {
+      warn(`the plan of ${input.provider} changes faster than its saturation can be asked`);
+      return { kind: 'allow' };
+    }
+    return toDecision(code, input, now);
+  }
+
+  function enforceBuiltIn(input) {
+    ctx.sync();
+    const { connectionId, provider } = input;
+    const now = ctx.now();
+    const known = remembered.get(provider)?.get(connectionId);
+    const code =
+      known !== undefined && fillFromCache(known, connectionId, provider)
+        ? ask(input, now, known.plan, known.values)
+        : ask(input, now, -1, NO_SIGNALS);
+    if (code === NEED_SIGNALS) return enforceWithSignals(input);
+    if (ctx.link.pending) ctx.drain();
+    return toDecision(code, input, now);
+  }
+
+  // A store of the host's
+
+  /** Reads counters; what fails reads as 0, with one warning for all. */
+  function createReader(store) {
+    const failures = new Set();
+    return {
+      async read(method, ...args) {
+        try {
+          return await store[method](...args);
+        } catch (error) {
+          failures.add(error?.message ?? String(error));
+          return null;
+        }
+      },
+      report() {
+        if (failures.size === 0) return;
+        warn(`the quota store failed, what it did not say counts as nothing (${[...failures].join('; ')})`);
+      },
+    };
+  }
+
+  async function enforceThrough(store, input) {
+    ctx.sync();
+    const { apiKeyId, connectionId, provider } = input;
+    const model = input.model || '';
+    const grounds = native.grounds(apiKeyId, connectionId, provider, model);
+    ctx.drain();
+    if (grounds === null) return { kind: 'allow' };
+    const reader = createReader(store);
+    const decision = await decideThrough(reader, grounds, input, model);
+    reader.report();
+    return decision;
+  }
+
+  async function decideThrough(reader, grounds, input, model) {
+    const { apiKeyId, connectionId, provider } = input;
+    const { poolId, modelCapUnit, modelCapValue, dimensions } = grounds;
+    if (modelCapUnit !== undefined) {
+      const counter = { poolId: `${poolId}:model:${model}`, unit: modelCapUnit, window: 'hourly' };
+      const used = await reader.read('peek', apiKeyId, counter);
+      if (used !== null && used >= modelCapValue) return block(input, REASONS[MODEL_CAP], Number.NaN, 0);
+    }
+    if (grounds.unreadable) throw new TypeError(`the plan of ${provider} cannot be read`);
+    if (!grounds.hasPlan) return { kind: 'allow' };
+    const signals = await askSignals(dimensions, connectionId, provider);
+    const states = await Promise.all(
+      dimensions.map(async ({ unit, window, limit: planned }, index) => {
+        const counter = { poolId, unit, window };
+        const limit = planned * grounds.connections;
+        const consumedTotal =
+          unit === 'percent'
+            ? signals[index] * limit
+            : ((await reader.read('poolConsumedTotal', poolId, counter)) ?? 0);
+        const consumed = (await reader.read('peek', apiKeyId, counter)) ?? 0;
+        const capped = grounds.capUnit === unit && grounds.capValue !== undefined;
+        return [limit, consumedTotal, signals[index], consumed, capped ? grounds.capValue : Number.NaN];
+      }),
+    );
+    const { reason, penalized } = decideShare(states, grounds.weight, grounds.policy, threshold());
+    if (reason !== null) return block(input, reason, Number.NaN, 0);
+    return { kind: 'allow', deprioritize: penalized };
+  }
+
+  // The function
+
+  function enforceWith(store, input) {
+    return isBuiltIn(store) ? enforceBuiltIn(input) : enforceThrough(store, input);
+  }
+
+  function isRequest(input) {
+    const { apiKeyId, connectionId, provider } = input ?? {};
+    return typeof apiKeyId === 'string' && typeof connectionId === 'string' && typeof provider === 'string';
+  }
+
+  /** Not `async`: with everything at hand the promise it returns is settled already. */
+  function enforceQuotaShare(input) {
+    try {
+      if (!isRequest(input)) {
+        warn('the request passes: apiKeyId, connectionId and provider must be strings');
+        return Promise.resolve({ kind: 'allow' });
+      }
+      const store = storeAtOnce();
+      if (store !== null) return Promise.resolve(enforceWith(store, input));
+      return getQuotaStore().then((opened) => enforceWith(opened, input));
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  return { enforceQuotaShare };
+}
+
+module.exports = { createEnforce };

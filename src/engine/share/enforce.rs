@@ -1,0 +1,319 @@
+//! One enforcement: allocation, model cap, plan, signals, counters, decision. Owns their order and the rule that whatever
+//! fails on the way lets the request through, with one warning.
+
+use std::rc::Rc;
+
+use super::ShareEngine;
+use super::plans::{Plan, ResolvedPlan};
+use crate::core::share::fair_share::{self, BlockReason, Decision, DimensionState};
+use crate::core::share::sliding::{self, Pair, bucket_index, window_ms};
+use crate::core::share::{Policy, UNKNOWN_LIMIT, dimension_key, model_pool_id, retry};
+use crate::store::sqlite::share_lookup::{self, Membership};
+use crate::store::sqlite::{Conn, SqlError, share_consumption, share_plans};
+
+/// Who asks, for what, and when.
+#[derive(Clone, Copy)]
+pub struct EnforceRequest<'a> {
+    pub key: &'a str,
+    pub connection_id: &'a str,
+    pub provider: &'a str,
+    /// Empty: none.
+    pub model: &'a str,
+    /// Epoch ms.
+    pub now: f64,
+    pub threshold: f64,
+    /// The plan whose signals are at hand, and what the provider reports for each of its enforced limits (0..1).
+    pub signals: Option<(u32, &'a [f64])>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockedBy {
+    ModelCap,
+    Share(BlockReason),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Block {
+    pub by: BlockedBy,
+    /// When the sliding counters alone would let the key through (epoch ms), if ever.
+    pub clears_at: Option<f64>,
+}
+
+#[derive(Debug)]
+pub enum Outcome {
+    /// Nothing to enforce: no pool, no plan, or no way to find out.
+    NothingToEnforce,
+    Allow {
+        /// A soft key over its share.
+        deprioritize: bool,
+    },
+    Block(Block),
+    /// The signals of this plan's enforced limits are needed first.
+    NeedSignals(Rc<Plan>),
+    /// A plan on which the host's own code throws (recorded behaviour only).
+    Unreadable,
+}
+
+/// What an enforcement through a store of the host's needs from the database.
+#[derive(Debug)]
+pub struct Grounds {
+    pub membership: Membership,
+    /// Unit and value of the model's cap, when there is one to enforce.
+    pub model_cap: Option<(String, f64)>,
+    pub plan: Rc<Plan>,
+}
+
+/// What failed while asking; at most one warning comes of it.
+#[derive(Default)]
+struct Failures(Vec<String>);
+
+impl Failures {
+    fn add(&mut self, part: &str, error: &SqlError) {
+        // The same table asked for another limit says the same again.
+        let text = format!("{part}: {error}");
+        if !self.0.contains(&text) {
+            self.0.push(text);
+        }
+    }
+}
+
+impl ShareEngine {
+    /// May the key spend on this connection? Never an error: see [`Outcome`].
+    #[must_use]
+    pub fn enforce(&self, request: &EnforceRequest<'_>) -> Outcome {
+        let mut failures = Failures::default();
+        let outcome = if let Some(conn) = self.link.conn() {
+            self.enforce_on(&conn, request, &mut failures)
+        } else {
+            failures.0.push("no database connection".to_owned());
+            Outcome::NothingToEnforce
+        };
+        // Asked again with the signals, it will fail again, and warn then.
+        if !matches!(outcome, Outcome::NeedSignals(_)) {
+            self.warn_of(&failures);
+        }
+        outcome
+    }
+
+    fn warn_of(&self, failures: &Failures) {
+        if !failures.0.is_empty() {
+            let text = format!(
+                "not enforced, the request passes where unsure ({})",
+                failures.0.join("; ")
+            );
+            self.link.warn("quota:enforce", text);
+        }
+    }
+
+    fn enforce_on(
+        &self,
+        conn: &Conn,
+        request: &EnforceRequest<'_>,
+        failures: &mut Failures,
+    ) -> Outcome {
+        let membership = match share_lookup::membership(conn, request.key, request.connection_id) {
+            Ok(Some(membership)) => membership,
+            Ok(None) => return Outcome::NothingToEnforce,
+            Err(error) => {
+                failures.add("pools", &error);
+                return Outcome::NothingToEnforce;
+            }
+        };
+        if let Some(block) = model_cap_block(conn, request, &membership, failures) {
+            return Outcome::Block(block);
+        }
+        let ResolvedPlan { plan, error, .. } =
+            self.plans
+                .resolve(conn, request.connection_id, request.provider, self.compat);
+        if let Some(error) = error {
+            failures.add("plans", &error);
+        }
+        if plan.unreadable {
+            return Outcome::Unreadable;
+        }
+        if plan.dimensions.is_empty() {
+            return Outcome::NothingToEnforce;
+        }
+        let signals = match request.signals {
+            Some((id, values)) if id == plan.id && values.len() == plan.enforced.len() => values,
+            _ if plan.enforced.is_empty() => &[],
+            _ => return Outcome::NeedSignals(plan),
+        };
+        let counters: Vec<Counters> = plan
+            .enforced
+            .iter()
+            .zip(signals)
+            .map(|(limit, signal)| {
+                let window = window_ms(&limit.window);
+                let key = dimension_key(&membership.pool_id, &limit.unit, &limit.window);
+                let current = bucket_index(request.now, window);
+                let mut read = |pair: Result<Pair, SqlError>| {
+                    pair.unwrap_or_else(|error| {
+                        failures.add("counters", &error);
+                        Pair::default()
+                    })
+                };
+                let own = read(share_consumption::pair(conn, request.key, &key, current));
+                let total = (limit.unit != "percent")
+                    .then(|| read(share_consumption::dimension_totals(conn, &key, current)));
+                let cap = membership
+                    .cap_value
+                    .filter(|_| membership.cap_unit.as_deref() == Some(&limit.unit));
+                Counters {
+                    own,
+                    total,
+                    window,
+                    limit: limit.limit * membership.connections,
+                    signal: *signal,
+                    cap,
+                }
+            })
+            .collect();
+        decide(&counters, membership.weight, membership.policy, request)
+    }
+
+    /// The part of an enforcement that the database answers, for a host that counts in a store of its own. `None`:
+    /// nothing to enforce (after the warning, where something failed).
+    #[must_use]
+    pub fn grounds(&self, request: &EnforceRequest<'_>) -> Option<Grounds> {
+        let mut failures = Failures::default();
+        let grounds = if let Some(conn) = self.link.conn() {
+            self.grounds_on(&conn, request, &mut failures)
+        } else {
+            failures.0.push("no database connection".to_owned());
+            None
+        };
+        self.warn_of(&failures);
+        grounds
+    }
+
+    fn grounds_on(
+        &self,
+        conn: &Conn,
+        request: &EnforceRequest<'_>,
+        failures: &mut Failures,
+    ) -> Option<Grounds> {
+        let membership = share_lookup::membership(conn, request.key, request.connection_id)
+            .inspect_err(|error| failures.add("pools", error))
+            .ok()??;
+        let model_cap = enforced_model_cap(conn, request, &membership, failures);
+        let ResolvedPlan { plan, error, .. } =
+            self.plans
+                .resolve(conn, request.connection_id, request.provider, self.compat);
+        if let Some(error) = error {
+            failures.add("plans", &error);
+        }
+        Some(Grounds {
+            membership,
+            model_cap,
+            plan,
+        })
+    }
+}
+
+fn enforced_model_cap(
+    conn: &Conn,
+    request: &EnforceRequest<'_>,
+    membership: &Membership,
+    failures: &mut Failures,
+) -> Option<(String, f64)> {
+    if request.model.is_empty() {
+        return None;
+    }
+    share_plans::get_model_cap(conn, &membership.pool_id, request.key, request.model)
+        .inspect_err(|error| failures.add("model caps", error))
+        .ok()?
+        .filter(|cap| cap.cap_value > UNKNOWN_LIMIT)
+        .map(|cap| (cap.cap_unit, cap.cap_value))
+}
+
+fn model_cap_block(
+    conn: &Conn,
+    request: &EnforceRequest<'_>,
+    membership: &Membership,
+    failures: &mut Failures,
+) -> Option<Block> {
+    let (unit, bound) = enforced_model_cap(conn, request, membership, failures)?;
+    let window = window_ms("hourly");
+    let key = dimension_key(
+        &model_pool_id(&membership.pool_id, request.model),
+        &unit,
+        "hourly",
+    );
+    let pair = share_consumption::pair(conn, request.key, &key, bucket_index(request.now, window))
+        .inspect_err(|error| failures.add("counters", error))
+        .ok()?;
+    (sliding::value(pair, request.now, window) >= bound).then(|| Block {
+        by: BlockedBy::ModelCap,
+        clears_at: retry::clears_at(pair, bound, request.now, window),
+    })
+}
+
+/// What was counted in one limit.
+struct Counters {
+    own: Pair,
+    /// Of all keys; `None` where the provider's own signal is the total.
+    total: Option<Pair>,
+    window: f64,
+    limit: f64,
+    signal: f64,
+    cap: Option<f64>,
+}
+
+impl Counters {
+    fn state(&self, now: f64) -> DimensionState {
+        DimensionState {
+            limit: self.limit,
+            consumed_total: self.total.map_or(self.signal * self.limit, |pair| {
+                sliding::value(pair, now, self.window)
+            }),
+            global_used: self.signal,
+            consumed_by_key: sliding::value(self.own, now, self.window),
+            cap: self.cap,
+        }
+    }
+}
+
+fn decide(
+    counters: &[Counters],
+    weight: f64,
+    policy: Policy,
+    request: &EnforceRequest<'_>,
+) -> Outcome {
+    let states: Vec<DimensionState> = counters
+        .iter()
+        .map(|counter| counter.state(request.now))
+        .collect();
+    match fair_share::decide(&states, weight, policy, request.threshold) {
+        Decision::Allow { penalized } => Outcome::Allow {
+            deprioritize: penalized,
+        },
+        Decision::Block(reason) => Outcome::Block(Block {
+            by: BlockedBy::Share(reason),
+            clears_at: clears_at(counters, weight, policy, request),
+        }),
+    }
+}
+
+/// The latest of the times at which each blocking limit clears; `None` when one does not clear by itself.
+fn clears_at(
+    counters: &[Counters],
+    weight: f64,
+    policy: Policy,
+    request: &EnforceRequest<'_>,
+) -> Option<f64> {
+    let mut latest: Option<f64> = None;
+    for counter in counters {
+        let state = counter.state(request.now);
+        let bounds = fair_share::blocking_bounds(&state, weight, policy, request.threshold);
+        for (pair, bound) in [
+            (Some(counter.own), bounds.own),
+            (counter.total, bounds.total),
+        ] {
+            let Some(bound) = bound else { continue };
+            let at = retry::clears_at(pair?, bound, request.now, counter.window)?;
+            latest = Some(latest.map_or(at, |before| before.max(at)));
+        }
+    }
+    latest
+}

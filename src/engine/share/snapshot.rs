@@ -1,0 +1,172 @@
+//! Who used how much of a pool. Owns the grouping of counters by key: one query per limit, never one per key.
+
+use rustc_hash::FxHashMap;
+
+use super::ShareEngine;
+use crate::core::share::burn_rate::{self, BurnRate};
+use crate::core::share::fair_share::share_of;
+use crate::core::share::plan::PlanDimension;
+use crate::core::share::sliding::{Pair, bucket_index, value, window_ms};
+use crate::core::share::sum::CompensatedSum;
+use crate::core::share::{dimension_key, equal_weight};
+use crate::store::sqlite::share_pools::Pool;
+use crate::store::sqlite::{Conn, SqlError, SqlErrorKind, share_consumption, share_pools};
+
+/// Which limits and shares a snapshot shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageView {
+    /// The plan's limit and the stored weights, as the originals show them.
+    Recorded,
+    /// What enforcement goes by: the limit times the pool's connections, equal shares when all weights are zero.
+    Enforced,
+}
+
+#[derive(Debug, PartialEq)]
+pub struct SnapshotDimension {
+    /// Which of the asked dimensions this is.
+    pub index: usize,
+    pub limit: f64,
+    pub consumed_total: f64,
+    /// Per key, in the order of [`Snapshot::keys`]: consumed and fair share.
+    pub consumed: Vec<f64>,
+    pub fair_share: Vec<f64>,
+}
+
+#[derive(Debug, PartialEq)]
+pub struct Snapshot {
+    pub keys: Vec<String>,
+    pub dimensions: Vec<SnapshotDimension>,
+    /// From the first tokens dimension, when it has consumption.
+    pub burn_rate: Option<BurnRate>,
+}
+
+impl ShareEngine {
+    /// Usage of a pool in the given dimensions; `None` for an unknown pool. Dimensions of unknown windows are left out.
+    pub fn snapshot(
+        &self,
+        conn: &Conn,
+        pool_id: &str,
+        dimensions: &[PlanDimension],
+        view: UsageView,
+        now: f64,
+    ) -> Result<Option<Snapshot>, SqlError> {
+        let Some(pool) = share_pools::get(conn, pool_id)? else {
+            return Ok(None);
+        };
+        let place: FxHashMap<&str, usize> = pool
+            .allocations
+            .iter()
+            .enumerate()
+            .map(|(at, row)| (row.api_key_id.as_str(), at))
+            .collect();
+        let (weights, factor) = shares(&pool, view);
+        let mut snapshot = Snapshot {
+            keys: Vec::new(),
+            dimensions: Vec::new(),
+            burn_rate: None,
+        };
+        let mut tokens_seen = false;
+        for (index, dimension) in dimensions.iter().enumerate() {
+            let window = window_ms(&dimension.window);
+            if window.is_nan() {
+                continue;
+            }
+            let key = dimension_key(pool_id, &dimension.unit, &dimension.window);
+            let mut pairs = vec![Pair::default(); pool.allocations.len()];
+            let (mut curr, mut prev) = (CompensatedSum::default(), CompensatedSum::default());
+            for (owner, is_current, used) in
+                share_consumption::dimension_rows(conn, &key, bucket_index(now, window))?
+            {
+                (if is_current { &mut curr } else { &mut prev }).add(used);
+                if let Some(at) = place.get(owner.as_str()) {
+                    let pair = &mut pairs[*at];
+                    *(if is_current {
+                        &mut pair.curr
+                    } else {
+                        &mut pair.prev
+                    }) = used;
+                }
+            }
+            let consumed: Vec<f64> = pairs
+                .into_iter()
+                .map(|pair| value(pair, now, window))
+                .collect();
+            let total = match view {
+                UsageView::Recorded => consumed.iter().fold(0.0, |sum, used| sum + used),
+                // Enforcement counts keys that left the pool, too.
+                UsageView::Enforced => value(
+                    Pair {
+                        curr: curr.total(),
+                        prev: prev.total(),
+                    },
+                    now,
+                    window,
+                ),
+            };
+            let limit = dimension.limit * factor;
+            if dimension.unit == "tokens"
+                && !std::mem::replace(&mut tokens_seen, true)
+                && total > 0.0
+            {
+                snapshot.burn_rate = Some(burn_rate::from_window(
+                    total,
+                    window,
+                    now,
+                    Some(limit - total),
+                ));
+            }
+            snapshot.dimensions.push(SnapshotDimension {
+                index,
+                limit,
+                consumed_total: total,
+                consumed,
+                fair_share: weights
+                    .iter()
+                    .map(|weight| share_of(*weight, limit))
+                    .collect(),
+            });
+        }
+        drop(place);
+        snapshot.keys = pool
+            .allocations
+            .into_iter()
+            .map(|row| row.api_key_id)
+            .collect();
+        Ok(Some(snapshot))
+    }
+
+    /// The limits of a pool by the plan of its main connection; none for an unknown pool or provider.
+    pub fn pool_dimensions(
+        &self,
+        conn: &Conn,
+        pool_id: &str,
+    ) -> Result<Vec<PlanDimension>, SqlError> {
+        let Some(pool) = share_pools::get(conn, pool_id)? else {
+            return Ok(Vec::new());
+        };
+        let main = pool.connection_ids.first().map_or("", String::as_str);
+        let provider = match share_pools::provider_of(conn, main) {
+            Ok(provider) => provider.unwrap_or_default(),
+            // A database of our own does not know the host's connections; a stored plan still applies.
+            Err(error) if error.kind() == SqlErrorKind::MissingTable => String::new(),
+            Err(error) => return Err(error),
+        };
+        let resolved = self.plans.resolve(conn, main, &provider, self.compat);
+        resolved
+            .error
+            .map_or_else(|| Ok(resolved.plan.dimensions.clone()), Err)
+    }
+}
+
+/// Weight per key, and by how much the plan's limit is multiplied.
+#[allow(clippy::cast_precision_loss)] // a count of rows
+fn shares(pool: &Pool, view: UsageView) -> (Vec<f64>, f64) {
+    let weights: Vec<f64> = pool.allocations.iter().map(|row| row.weight).collect();
+    match (view, equal_weight(weights.iter().copied())) {
+        (UsageView::Recorded, _) => (weights, 1.0),
+        (UsageView::Enforced, equal) => {
+            let weights = equal.map_or(weights, |equal| vec![equal; pool.allocations.len()]);
+            (weights, pool.connection_ids.len().max(1) as f64)
+        }
+    }
+}

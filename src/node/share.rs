@@ -1,0 +1,398 @@
+//! Quota sharing for JavaScript: enforcement, recording, counters, snapshots. Checks, converts, calls.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use napi_derive::napi;
+
+use super::error::{Code, Result, fail};
+use super::link::Link;
+use crate::core::Compat;
+use crate::core::share::fair_share::BlockReason;
+use crate::core::share::plan::PlanDimension;
+use crate::core::share::sliding::window_ms;
+use crate::engine::share::{
+    Block, BlockedBy, Cost, EnforceRequest, Outcome, Plan, ShareEngine as Engine, UsageView,
+};
+use crate::store::sqlite::{Conn, SqlError};
+
+/// Outcome codes of `enforce`, read by lib/share/enforce.js.
+const NOTHING: u32 = 0;
+const ALLOW: u32 = 1;
+const DEPRIORITIZE: u32 = 2;
+const MODEL_CAP: u32 = 3;
+const CAP_ABSOLUTE: u32 = 4;
+const GLOBAL_SATURATED: u32 = 5;
+const FAIR_SHARE: u32 = 6;
+const NEED_SIGNALS: u32 = 7;
+const UNREADABLE: u32 = 8;
+
+/// One limit of a plan.
+#[napi(object)]
+pub struct ShareDimension {
+    pub unit: String,
+    pub window: String,
+    pub limit: f64,
+}
+
+/// The limits whose signals an enforcement needs.
+#[napi(object)]
+pub struct NeededSignals {
+    pub plan: u32,
+    pub dimensions: Vec<ShareDimension>,
+}
+
+/// What a store of the host's is asked for, for one enforcement.
+#[napi(object)]
+pub struct ShareGrounds {
+    pub pool_id: String,
+    pub weight: f64,
+    pub policy: String,
+    pub cap_value: Option<f64>,
+    pub cap_unit: Option<String>,
+    pub connections: f64,
+    pub model_cap_unit: Option<String>,
+    pub model_cap_value: Option<f64>,
+    pub unreadable: bool,
+    /// Whether the plan has any limit, known or not.
+    pub has_plan: bool,
+    /// The limits that are known.
+    pub dimensions: Vec<ShareDimension>,
+}
+
+/// Where a cost is counted.
+#[napi(object)]
+pub struct ShareTarget {
+    pub pool_id: String,
+    pub unreadable: bool,
+    pub model_unit: Option<String>,
+    pub dimensions: Vec<ShareDimension>,
+}
+
+/// Usage of a pool, flat: values of dimension `d` and key `k` are at `d * keys.length + k`.
+#[napi(object)]
+pub struct ShareSnapshot {
+    pub keys: Vec<String>,
+    /// Which of the asked dimensions are shown.
+    pub indexes: Vec<u32>,
+    pub limits: Vec<f64>,
+    pub totals: Vec<f64>,
+    pub consumed: napi::bindgen_prelude::Float64Array,
+    pub fair_share: napi::bindgen_prelude::Float64Array,
+    pub tokens_per_second: Option<f64>,
+    pub time_to_exhaustion_ms: Option<f64>,
+}
+
+/// Quota sharing of one instance.
+#[napi]
+pub struct ShareEngine {
+    pub(super) engine: Engine,
+    clears_at: Cell<f64>,
+    needed: RefCell<Option<Rc<Plan>>>,
+}
+
+impl From<SqlError> for napi::Error<Code> {
+    fn from(error: SqlError) -> Self {
+        Self::new(Code::Database, error.to_string())
+    }
+}
+
+impl ShareEngine {
+    pub(super) fn conn(&self) -> Result<Conn> {
+        match self.engine.link().conn() {
+            Some(conn) => Ok(conn),
+            None => fail(Code::Database, "there is no open database connection"),
+        }
+    }
+}
+
+pub(super) fn dimensions(limits: &[PlanDimension]) -> Vec<ShareDimension> {
+    limits
+        .iter()
+        .map(|limit| ShareDimension {
+            unit: limit.unit.clone(),
+            window: limit.window.clone(),
+            limit: limit.limit,
+        })
+        .collect()
+}
+
+#[napi]
+impl ShareEngine {
+    #[napi(constructor, catch_unwind)]
+    pub fn new(link: &Link, recorded: bool) -> Self {
+        let compat = if recorded {
+            Compat::Recorded
+        } else {
+            Compat::Corrected
+        };
+        Self {
+            engine: Engine::new(link.0.clone(), compat),
+            clears_at: Cell::new(f64::NAN),
+            needed: RefCell::new(None),
+        }
+    }
+
+    /// As after a restart.
+    #[napi(catch_unwind)]
+    pub fn reset(&self) {
+        self.engine.reset();
+        self.needed.replace(None);
+    }
+
+    /// One enforcement; an outcome code. `plan` is the id of the plan that `signals` belong to, negative for none.
+    #[napi(catch_unwind)]
+    pub fn enforce(
+        &self,
+        key: String,
+        connection_id: String,
+        provider: String,
+        model: String,
+        now: f64,
+        threshold: f64,
+        plan: f64,
+        signals: &[f64],
+    ) -> u32 {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        // an id this class handed out, or negative
+        let signals = (plan >= 0.0).then_some((plan as u32, signals));
+        let outcome = self.engine.enforce(&EnforceRequest {
+            key: &key,
+            connection_id: &connection_id,
+            provider: &provider,
+            model: &model,
+            now,
+            threshold,
+            signals,
+        });
+        match outcome {
+            Outcome::NothingToEnforce => NOTHING,
+            Outcome::Allow {
+                deprioritize: false,
+            } => ALLOW,
+            Outcome::Allow { deprioritize: true } => DEPRIORITIZE,
+            Outcome::Unreadable => UNREADABLE,
+            Outcome::NeedSignals(plan) => {
+                self.needed.replace(Some(plan));
+                NEED_SIGNALS
+            }
+            Outcome::Block(Block { by, clears_at }) => {
+                self.clears_at.set(clears_at.unwrap_or(f64::NAN));
+                match by {
+                    BlockedBy::ModelCap => MODEL_CAP,
+                    BlockedBy::Share(BlockReason::CapAbsolute) => CAP_ABSOLUTE,
+                    BlockedBy::Share(BlockReason::GlobalSaturated) => GLOBAL_SATURATED,
+                    BlockedBy::Share(BlockReason::FairShare) => FAIR_SHARE,
+                }
+            }
+        }
+    }
+
+    /// When the last block clears by itself (epoch ms), NaN when it does not.
+    #[napi(getter, catch_unwind)]
+    pub fn clears_at(&self) -> f64 {
+        self.clears_at.get()
+    }
+
+    /// The signals that the last enforcement lacked.
+    #[napi(catch_unwind)]
+    pub fn needed(&self) -> Option<NeededSignals> {
+        let plan = self.needed.borrow();
+        plan.as_ref().map(|plan| NeededSignals {
+            plan: plan.id,
+            dimensions: dimensions(&plan.enforced),
+        })
+    }
+
+    /// The database's part of an enforcement that counts elsewhere.
+    #[napi(catch_unwind)]
+    pub fn grounds(
+        &self,
+        key: String,
+        connection_id: String,
+        provider: String,
+        model: String,
+    ) -> Option<ShareGrounds> {
+        let grounds = self.engine.grounds(&EnforceRequest {
+            key: &key,
+            connection_id: &connection_id,
+            provider: &provider,
+            model: &model,
+            now: 0.0,
+            threshold: 0.0,
+            signals: None,
+        })?;
+        let (model_cap_unit, model_cap_value) = grounds.model_cap.unzip();
+        let membership = grounds.membership;
+        Some(ShareGrounds {
+            pool_id: membership.pool_id,
+            weight: membership.weight,
+            policy: membership.policy.as_str().to_owned(),
+            cap_value: membership.cap_value,
+            cap_unit: membership.cap_unit,
+            connections: membership.connections,
+            model_cap_unit,
+            model_cap_value,
+            unreadable: grounds.plan.unreadable,
+            has_plan: !grounds.plan.dimensions.is_empty(),
+            dimensions: dimensions(&grounds.plan.enforced),
+        })
+    }
+
+    /// Adds a cost to every counter it belongs to. False: the plan cannot be walked.
+    #[napi(catch_unwind)]
+    pub fn record(
+        &self,
+        key: String,
+        connection_id: String,
+        provider: String,
+        model: String,
+        tokens: f64,
+        usd: f64,
+        requests: f64,
+        now: f64,
+    ) -> bool {
+        let cost = Cost {
+            tokens,
+            usd,
+            requests,
+        };
+        self.engine
+            .record(&key, &connection_id, &provider, &model, &cost, now)
+    }
+
+    /// Where a cost is counted, for a store of the host's.
+    #[napi(catch_unwind)]
+    pub fn target(
+        &self,
+        key: String,
+        connection_id: String,
+        provider: String,
+        model: String,
+    ) -> Option<ShareTarget> {
+        let target = self
+            .engine
+            .target(&key, &connection_id, &provider, &model)?;
+        Some(ShareTarget {
+            pool_id: target.pool_id,
+            unreadable: target.plan.unreadable,
+            model_unit: target.model_unit,
+            dimensions: dimensions(&target.plan.dimensions),
+        })
+    }
+
+    /// Adds to a counter; its new value.
+    #[napi(catch_unwind)]
+    pub fn consume(
+        &self,
+        key: String,
+        dimension: String,
+        window: String,
+        cost: f64,
+        now: f64,
+    ) -> Result<f64> {
+        let conn = self.conn()?;
+        Ok(self
+            .engine
+            .consume(&conn, &key, &dimension, window_ms(&window), cost, now)?)
+    }
+
+    /// The value of a counter.
+    #[napi(catch_unwind)]
+    pub fn peek(&self, key: String, dimension: String, window: String, now: f64) -> Result<f64> {
+        let conn = self.conn()?;
+        Ok(self
+            .engine
+            .peek(&conn, &key, &dimension, window_ms(&window), now)?)
+    }
+
+    /// The value of a counter over all keys.
+    #[napi(catch_unwind)]
+    pub fn dimension_total(&self, dimension: String, window: String, now: f64) -> Result<f64> {
+        let conn = self.conn()?;
+        Ok(self
+            .engine
+            .dimension_total(&conn, &dimension, window_ms(&window), now)?)
+    }
+
+    /// Forgets a counter.
+    #[napi(catch_unwind)]
+    pub fn clear(&self, key: String, dimension: String, window: String, now: f64) -> Result<()> {
+        let conn = self.conn()?;
+        Ok(self
+            .engine
+            .clear(&conn, &key, &dimension, window_ms(&window), now)?)
+    }
+
+    /// Deletes old buckets; how many.
+    #[napi(catch_unwind)]
+    #[allow(clippy::cast_precision_loss)] // a count of rows
+    pub fn collect(&self, retention_days: f64, now: f64) -> Result<f64> {
+        let conn = self.conn()?;
+        Ok(self.engine.collect(&conn, retention_days, now)? as f64)
+    }
+
+    /// The limits of a pool by the plan of its main connection.
+    #[napi(catch_unwind)]
+    pub fn pool_dimensions(&self, pool_id: String) -> Result<Vec<ShareDimension>> {
+        let conn = self.conn()?;
+        Ok(dimensions(&self.engine.pool_dimensions(&conn, &pool_id)?))
+    }
+
+    /// Usage of a pool; nothing for an unknown one.
+    #[napi(catch_unwind)]
+    pub fn snapshot(
+        &self,
+        pool_id: String,
+        asked: Vec<ShareDimension>,
+        enforced_view: bool,
+        now: f64,
+    ) -> Result<Option<ShareSnapshot>> {
+        let conn = self.conn()?;
+        let asked: Vec<PlanDimension> = asked
+            .into_iter()
+            .map(|dimension| PlanDimension {
+                unit: dimension.unit,
+                window: dimension.window,
+                limit: dimension.limit,
+            })
+            .collect();
+        let view = if enforced_view {
+            UsageView::Enforced
+        } else {
+            UsageView::Recorded
+        };
+        let Some(snapshot) = self.engine.snapshot(&conn, &pool_id, &asked, view, now)? else {
+            return Ok(None);
+        };
+        let shown = &snapshot.dimensions;
+        Ok(Some(ShareSnapshot {
+            indexes: shown
+                .iter()
+                .map(|dimension| u32::try_from(dimension.index).unwrap_or(u32::MAX))
+                .collect(),
+            limits: shown.iter().map(|dimension| dimension.limit).collect(),
+            totals: shown
+                .iter()
+                .map(|dimension| dimension.consumed_total)
+                .collect(),
+            consumed: shown
+                .iter()
+                .flat_map(|dimension| &dimension.consumed)
+                .copied()
+                .collect::<Vec<_>>()
+                .into(),
+            fair_share: shown
+                .iter()
+                .flat_map(|dimension| &dimension.fair_share)
+                .copied()
+                .collect::<Vec<_>>()
+                .into(),
+            tokens_per_second: snapshot.burn_rate.map(|rate| rate.tokens_per_second),
+            time_to_exhaustion_ms: snapshot
+                .burn_rate
+                .and_then(|rate| rate.time_to_exhaustion_ms),
+            keys: snapshot.keys,
+        }))
+    }
+}
