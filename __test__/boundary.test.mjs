@@ -7,7 +7,7 @@ import { createHostTables, Host, noLimits } from './support/host.mjs';
 
 const limits = { rpm: 1, rpd: 1, tpm: 1, tpd: 1 };
 
-// Function → the kinds of its arguments. `?` may be left out; `limits` must be an object.
+// Function → the kinds of its arguments. `?` may be left out, `??` may be null as well; `limits` must be an object.
 const signatures = {
   acquireLease: ['string', 'string', 'number', 'number', 'number?'],
   canMakeRequest: ['string', 'string', 'number', 'limits'],
@@ -20,14 +20,14 @@ const signatures = {
   clearCooldownEarly: ['string', 'string', 'number'],
   clearCooldownsForKey: ['number'],
   getActiveCooldownsForKeys: ['numbers', 'number?'],
-  getCooldownDecisionForLimit: ['string', 'string', 'number', 'limits', 'number?', 'object?'],
-  getCooldownDurationForLimit: ['string', 'string', 'number', 'limits', 'number?', 'object?'],
+  getCooldownDecisionForLimit: ['string', 'string', 'number', 'limits', 'number??', 'object??'],
+  getCooldownDurationForLimit: ['string', 'string', 'number', 'limits', 'number??', 'object??'],
   getKeyConcurrencyLimit: ['string'],
   getNextCooldownDuration: ['string', 'string', 'number'],
   getProbeableCooldowns: ['number?'],
-  getProviderDailyRequestCap: ['string', 'number?'],
-  getProviderDailyTokenCap: ['string', 'number?'],
-  getProviderMinuteRequestCap: ['string', 'number?'],
+  getProviderDailyRequestCap: ['string', 'number??'],
+  getProviderDailyTokenCap: ['string', 'number??'],
+  getProviderMinuteRequestCap: ['string', 'number??'],
   getRateLimitStatus: ['string', 'string', 'number', 'limits'],
   getSoonestCooldownExpiry: ['number?'],
   inFlightForKey: ['string', 'number', 'number?'],
@@ -36,14 +36,19 @@ const signatures = {
   providerDailyRequestCount: ['string', 'number', 'number?'],
   providerDailyTokenCount: ['string', 'number', 'number?'],
   providerMinuteRequestCount: ['string', 'number', 'number?'],
-  recentHitCount: ['string', 'string', 'number', 'number', 'number?'],
+  recentHitCount: ['string', 'string', 'number', 'number?', 'number?'],
   recordRequest: ['string', 'string', 'number'],
   recordTokens: ['string', 'string', 'number', 'number'],
-  releaseLease: ['number'],
-  setCooldown: ['string', 'string', 'number', 'number?', 'string?'],
+  releaseLease: ['number??'],
+  setCooldown: ['string', 'string', 'number', 'number?', 'source?'],
 };
 
-const good = { string: 'p', number: 1, limits, numbers: [1], object: {} };
+const good = { string: 'p', number: 1, limits, numbers: [1], object: {}, source: 'tier' };
+
+/** Arguments of the right types for a function. */
+function goodArgs(kinds) {
+  return kinds.map((kind) => good[kind.replaceAll('?', '')]);
+}
 const values = {
   undefined: undefined,
   null: null,
@@ -64,6 +69,7 @@ const values = {
 };
 // Kind → the values above that it takes. What is not listed must be refused.
 const takes = {
+  source: [],
   string: ['a string'],
   number: ['a number'],
   limits: ['an array', 'an object', 'a Proxy', 'an object that throws when converted'],
@@ -77,13 +83,14 @@ describe('wrong types are TypeErrors with a code', () => {
   for (const [name, kinds] of Object.entries(signatures)) {
     test(name, (t) => {
       const { core } = new Host(t);
-      const args = kinds.map((kind) => good[kind.replace('?', '')]);
+      const args = goodArgs(kinds);
       core[name](...args);
       for (const [position, kind] of kinds.entries()) {
         const optional = kind.endsWith('?');
-        const taken = takes[kind.replace('?', '')];
+        const taken = takes[kind.replaceAll('?', '')];
         for (const [what, value] of Object.entries(values)) {
           if (taken.includes(what) || (optional && value === undefined)) continue;
+          if (kind.endsWith('??') && value === null) continue;
           const wrong = args.with
             ? args.with(position, value)
             : args.map((arg, index) => (index === position ? value : arg));
@@ -153,27 +160,21 @@ describe('odd values', () => {
 
   test('numbers of every kind never throw', (t) => {
     const { core } = new Host(t);
-    for (const number of [
-      NaN,
-      Infinity,
-      -Infinity,
-      -0,
-      1.5,
-      -1,
-      2 ** 31,
-      -(2 ** 31) - 1,
-      2 ** 53,
-      1e300,
-      -1e300,
-      Number.MIN_VALUE,
-    ]) {
+    const numbers = [NaN, Infinity, -Infinity, -0, 1.5, -1, 2 ** 31, 2 ** 53, 1e300, -1e300, Number.MIN_VALUE];
+    for (const number of numbers) {
+      const odd = {
+        ...good,
+        number,
+        numbers: [number],
+        limits: { rpm: number, rpd: number, tpm: number, tpd: number },
+      };
       for (const [name, kinds] of Object.entries(signatures)) {
-        const args = kinds.map((kind) =>
-          kind.startsWith('number') && !kind.startsWith('numbers') ? number : good[kind.replace('?', '')],
-        );
-        core[name](...args);
-        const odd = { rpm: number, rpd: number, tpm: number, tpd: number };
-        core[name](...kinds.map((kind, index) => (kind === 'limits' ? odd : args[index])));
+        core[name](...kinds.map((kind) => odd[kind.replaceAll('?', '')]));
+        for (const position of kinds.keys()) {
+          core[name](
+            ...goodArgs(kinds).map((arg, index) => (index === position ? odd[kinds[index].replaceAll('?', '')] : arg)),
+          );
+        }
       }
     }
     core.resetLeases();
@@ -206,21 +207,19 @@ describe('odd values', () => {
     assert.equal(core.canMakeRequest('p', 'm', 1, reentrant), false);
   });
 
-  test('a SQL function of the host that calls the instance is fine', (t) => {
+  test('a SQL function of the host that calls the instance gets an error, and the instance goes on', (t) => {
     const host = new Host(t);
-    let depth = 0;
+    let inside = true;
     host.db.function('again', () => {
-      depth += 1;
-      if (depth < 3) host.core.getRateLimitStatus('p', 'm', 1, noLimits);
+      if (inside) host.core.getRateLimitStatus('p', 'm', 1, noLimits);
       return 1;
     });
+    host.addUsage('p', 'm', 1, 'request', 0, host.now);
     host.sql('ALTER TABLE rate_limit_usage RENAME TO base');
     host.sql('CREATE TEMP VIEW rate_limit_usage AS SELECT * FROM base WHERE again()');
-    host.db
-      .prepare("INSERT INTO base (platform, model_id, key_id, kind, created_at_ms) VALUES ('p', 'm', 1, 'request', ?)")
-      .run(host.now);
-    const { rpm } = host.core.getRateLimitStatus('p', 'm', 1, noLimits);
-    assert.equal(rpm.used, 1);
+    assert.throws(() => host.core.getRateLimitStatus('p', 'm', 1, noLimits), { code: 'ERR_QUOTA_REENTRANT' });
+    inside = false;
+    assert.equal(host.core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 1);
   });
 });
 
@@ -410,7 +409,7 @@ describe('the life of an instance', () => {
     host.core.close();
     const closed = (error) => error instanceof quotaCore.QuotaCoreError && error.code === 'ERR_QUOTA_CLOSED';
     for (const [name, kinds] of Object.entries(signatures)) {
-      assert.throws(() => host.core[name](...kinds.map((kind) => good[kind.replace('?', '')])), closed, name);
+      assert.throws(() => host.core[name](...goodArgs(kinds)), closed, name);
     }
     assert.throws(() => host.core.attach(host.db), closed);
     assert.equal(host.value('SELECT COUNT(*) FROM rate_limit_usage'), 0);

@@ -176,17 +176,18 @@ for (const journal of ['WAL', 'DELETE']) {
     host.sql('PRAGMA busy_timeout = 20');
     const writer = new Writer(t, { file: host.file, mode: 'sql', platform: 'theirs', now: host.now });
     record(host, 2);
-    await writer.ask('hold 700');
+    await writer.ask('hold');
     record(host, 3);
     callEverything(host);
     assert.equal(host.warnings.length, 1, JSON.stringify(host.warnings));
     // Readers of a WAL file see past a writer; elsewhere what is known is what memory has.
     if (journal === 'WAL') assert.equal(used(host), 5);
     else assert.equal(used(host), 3);
-    await writer.end();
+    await writer.ask('let');
     record(host);
     assert.equal(used(host), 6);
     assert.equal(rows(host), 6);
+    await writer.end();
   });
 }
 

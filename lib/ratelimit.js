@@ -67,8 +67,9 @@ function createRateLimit(ctx) {
   function instant(value) {
     if (value === undefined) return clock();
     requireNumber(value, 'now');
-    if (!recorded && !Number.isFinite(value)) return clamped('now', 'the present');
-    return value;
+    if (recorded || Number.isFinite(value)) return value;
+    clamped('now', 'the present');
+    return clock();
   }
 
   function clock() {
@@ -149,6 +150,7 @@ function createRateLimit(ctx) {
   let concurrencyLimit = null;
   function getKeyConcurrencyLimit(platform) {
     requireString(platform, 'platform');
+    ctx.sync();
     const specific = platformEnv(`${CONCURRENCY}_`, platform);
     const general = envText(CONCURRENCY);
     const texts = `${specific}\n${general}`;

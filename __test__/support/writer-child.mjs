@@ -1,8 +1,8 @@
 // A second process that writes to the host's file.
 //   node writer-child.mjs '{"file":…,"mode":…,"platform":…}'
 // mode 'addon': through an instance of its own; 'sql': plain host SQL.
-// Obeys lines on stdin: `record <n>` (n requests), `remove` (all of its rows), `hold <ms>` (keeps the write lock), `end`;
-// answers each with a line when it is done (`hold` answers once the lock is held).
+// Obeys lines on stdin: `record <n>` (n requests), `remove` (all of its rows), `hold` and `let` (the write lock), `end`;
+// answers each with a line when it is done.
 import { createInterface } from 'node:readline';
 import quotaCore from '../../index.js';
 import { openDatabase } from './driver.mjs';
@@ -26,9 +26,11 @@ const commands = {
   remove() {
     remove.run(platform);
   },
-  hold(ms) {
+  hold() {
     db.exec('BEGIN EXCLUSIVE');
-    setTimeout(() => db.exec('COMMIT'), Number(ms));
+  },
+  let() {
+    db.exec('COMMIT');
   },
 };
 

@@ -68,10 +68,9 @@ export class NaiveModel {
     this.open = false;
   }
 
-  /** The database answers again: it alone counts, and what was noted while it was away is dropped. */
+  /** The database answers again and counts alone; what it never got is known only while it is away again. */
   reopen() {
     this.open = true;
-    this.away = [];
   }
 
   /** As after a restart of the process, with the database as it is. */
