@@ -44,10 +44,13 @@ export function openDatabase(file, { driver = driverName, readonly = false, busy
   return db;
 }
 
-/** All rows as plain objects (node:sqlite gives objects without a prototype). */
+/** All rows as plain objects with numbers in them (node:sqlite refuses integers past 2^53 as numbers by itself). */
 export function all(db, sql, ...params) {
-  return db
-    .prepare(sql)
-    .all(...params)
-    .map((row) => ({ ...row }));
+  const statement = db.prepare(sql);
+  statement.setReadBigInts?.(true);
+  return statement.all(...params).map((row) => Object.fromEntries(Object.entries(row).map(asNumber)));
+}
+
+function asNumber([column, value]) {
+  return [column, typeof value === 'bigint' ? Number(value) : value];
 }

@@ -1,7 +1,7 @@
 // A host as the tests need it: a database made like a real host's, a clock under control, and an instance on top.
 import { join } from 'node:path';
 import quotaCore from '../../index.js';
-import { openDatabase } from './driver.mjs';
+import { all, openDatabase } from './driver.mjs';
 import { tempFolder } from './temp.mjs';
 import { readTrace } from './traces.mjs';
 
@@ -95,10 +95,7 @@ export class Host {
   }
 
   all(sql, ...params) {
-    return this.db
-      .prepare(sql)
-      .all(...params)
-      .map((row) => ({ ...row }));
+    return all(this.db, sql, ...params);
   }
 
   value(sql, ...params) {
