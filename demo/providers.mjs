@@ -59,6 +59,7 @@ export const MODELS = [
     latency: 1500,
     real: { rpm: 30, rpd: 1000, tpm: 24000 },
   },
+  { platform: 'github', modelId: 'gpt-large', keys: [10], quality: 0.98, latency: 2000, real: {}, forbidden: true },
   { platform: 'cerebras', modelId: 'gpt-oss', keys: [3], quality: 0.95, latency: 900, real: { rpm: 60, tpd: 900_000 } },
   { platform: 'nvidia', modelId: 'nemotron', keys: [4], quality: 0.9, latency: 2500, real: { rpm: 30 } },
   { platform: 'nvidia', modelId: 'deepseek', keys: [4], quality: 0.85, latency: 3500, real: {} },
@@ -79,8 +80,9 @@ export const ACCOUNTS = {
 
 export const ENV = { MAX_CONCURRENT_REQUESTS_PER_KEY_LLM7: '2' };
 
-/** A short outage of one provider that has nothing to do with limits. */
+/** Short outages that have nothing to do with limits. */
 const OUTAGES = [
+  { platform: 'kilo', fromMinute: 40, toMinute: 48 },
   { platform: 'nvidia', fromMinute: 25, toMinute: 29, retryAfter: 180 },
   { platform: 'groq', keyId: 2, fromMinute: 34, toMinute: 36 },
 ];
@@ -151,6 +153,7 @@ export class Providers {
         retryAfterMs: outage.retryAfter && outage.retryAfter * 1000,
       };
     }
+    if (model.forbidden) return { status: 403, message: 'Forbidden: not part of this plan' };
     const spent = this.#spent.get(modelId) ?? 0;
     if (model.credit && spent >= model.credit) return { status: 402, message: 'Insufficient balance' };
     const broken = this.#broken(model, keyId, tokens, now);

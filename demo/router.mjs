@@ -9,15 +9,28 @@ import { clockTime, exponential, HOUR, MINUTE, randomFrom, SECOND, table, World 
 const { createQuotaCore } = createRequire(import.meta.url)('..');
 
 const CLIENTS = 200;
-const THINK_MS = 55 * SECOND;
+const THINK_MS = 75 * SECOND;
 const START = Date.UTC(2027, 2, 1, 23);
 const END = START + 2 * HOUR;
-// A request is asked of at most this many routes; after that its client is told to come back.
+// A request is dispatched at most this often; after that its client is told to come back, a few times.
 const MAX_ATTEMPTS = 3;
+const MAX_TRIES = 4;
+
+// How full the favourite's window was when a request came: each band begins here.
+const BANDS = [0, 0.5, 0.8, 0.85, 0.9, 0.95];
 
 const GATES = ['benched', 'requests', 'tokens', 'acct min', 'acct day', 'in flight'];
 
 const routeName = (model, keyId) => `${model.platform}/${model.modelId} #${keyId}`;
+
+const newStat = () => ({
+  asked: 0,
+  dispatched: 0,
+  refused: Object.fromEntries(GATES.map((gate) => [gate, 0])),
+  served: 0,
+  told429: 0,
+  other: 0,
+});
 
 /** The gates in the order of a router's loop: the first that refuses, or null. */
 function refusedBy(core, { platform, modelId }, keyId, estimate, limits) {
@@ -38,12 +51,12 @@ class Simulation {
     this.providers = new Providers(START);
     this.host = openHost();
     this.catalog = this.host.limits();
-    this.stats = new Map();
+    this.stats = new Map(MODELS.flatMap((model) => model.keys.map((keyId) => [routeName(model, keyId), newStat()])));
     this.totals = { requests: 0, served: 0, late: 0, lost: 0 };
     this.benches = new Map();
     this.learned = [];
     this.recovered = [];
-    this.steering = Array.from({ length: 5 }, () => ({ choices: 0, first: 0 }));
+    this.steering = BANDS.map(() => ({ choices: 0, first: 0 }));
     this.broken = [];
     this.benchedAt = new Map();
     this.core = createQuotaCore({
@@ -55,20 +68,7 @@ class Simulation {
   }
 
   stat(model, keyId) {
-    const name = routeName(model, keyId);
-    let stat = this.stats.get(name);
-    if (!stat) {
-      stat = {
-        asked: 0,
-        dispatched: 0,
-        refused: Object.fromEntries(GATES.map((gate) => [gate, 0])),
-        served: 0,
-        told429: 0,
-        other: 0,
-      };
-      this.stats.set(name, stat);
-    }
-    return stat;
+    return this.stats.get(routeName(model, keyId));
   }
 
   limitsOf(model) {
@@ -88,7 +88,7 @@ class Simulation {
     const best = scored.reduce((a, b) => (b.score > a.score ? b : a));
     const favourite = scored[0];
     if (favourite.used !== null) {
-      const band = this.steering[Math.min(4, Math.floor(favourite.used * 5))];
+      const band = this.steering[BANDS.findLastIndex((from) => favourite.used >= from)];
       band.choices++;
       if (best === favourite) band.first++;
     }
@@ -114,7 +114,7 @@ class Simulation {
             continue;
           }
         }
-        if (attempts === MAX_ATTEMPTS) return null;
+        if (this.gated && attempts === MAX_ATTEMPTS) return null;
         attempts++;
         stat.dispatched++;
         const latency = this.send(model, keyId, request, stat);
@@ -194,8 +194,8 @@ class Simulation {
         this.totals.served++;
         if (request.tries > 0) this.totals.late++;
         world.after(latency + exponential(random, THINK_MS), () => this.client());
-      } else if (++request.tries < 5) {
-        world.after((2 + 6 * random()) * SECOND, attempt);
+      } else if (++request.tries < MAX_TRIES) {
+        world.after((5 + 10 * random()) * SECOND, attempt);
       } else {
         this.totals.lost++;
         world.after(exponential(random, THINK_MS), () => this.client());
@@ -245,7 +245,7 @@ function routeTable(simulation) {
     return [name, stat.asked, ...refused, stat.dispatched, stat.served, stat.told429, stat.other];
   });
   const gates = simulation.gated ? GATES : [];
-  return table(['route', 'asked', ...gates, 'dispatched', 'served', '429', '402'], rows);
+  return table(['route', 'asked', ...gates, 'dispatched', 'served', '429', '402/3'], rows);
 }
 
 function summary({ totals, stats, seconds }) {
@@ -288,7 +288,7 @@ export async function main(args) {
     table(
       ['window used', 'choices', 'first choice'],
       on.steering.map(({ choices, first }, i) => [
-        `${i * 20}–${i * 20 + 20} %`,
+        `${BANDS[i] * 100}–${(BANDS[i + 1] ?? 1) * 100} %`,
         choices,
         choices === 0 ? '' : `${Math.round((100 * first) / choices)} %`,
       ]),
@@ -296,7 +296,7 @@ export async function main(args) {
   );
 
   const off = await new Simulation(false, seed).run();
-  console.log('\nThe same clients with the gates off: every route in order of quality until one takes the request.\n');
+  console.log('\nThe same clients with the gates off: routes in order of quality until one takes the request.\n');
   console.log(routeTable(off));
   console.log(`\n${summary(off)}`);
 
