@@ -41,8 +41,8 @@ export function errorCodesInDocs() {
 const printer = ts.createPrinter({ removeComments: true, newLine: ts.NewLineKind.LineFeed });
 
 /**
- * The exports of a declaration file: name -> `{ text, value, documented }`; `value` tells functions, classes and
- * constants from types, `documented` whether a doc comment stands before it.
+ * The exports of a declaration file, by name: the declaration's text without comments, its doc comment, the file it is
+ * in; `value` tells functions, classes and constants from types.
  */
 export function publicTypes(entry = 'index.d.ts') {
   const path = join(root, entry);
@@ -67,19 +67,18 @@ export function publicTypes(entry = 'index.d.ts') {
     out.set(symbol.name, {
       text,
       value: Boolean(target.flags & ts.SymbolFlags.Value),
-      documented: ts.displayPartsToString(target.getDocumentationComment(checker)).trim() !== '',
-      members: memberNames(checker, target),
+      documentation: ts.displayPartsToString(target.getDocumentationComment(checker)).trim(),
+      callable: Boolean(target.flags & ts.SymbolFlags.Function),
+      parameters: parameterNames(target),
+      file: relative(root, declarations[0].getSourceFile().fileName).replaceAll('\\', '/'),
     });
   }
   return out;
 }
 
-function memberNames(checker, symbol) {
-  if (!(symbol.flags & ts.SymbolFlags.Interface)) return [];
-  return checker
-    .getDeclaredTypeOfSymbol(symbol)
-    .getProperties()
-    .map((property) => property.name);
+function parameterNames(symbol) {
+  const { parameters = [] } = symbol.valueDeclaration ?? {};
+  return parameters.map(({ name, questionToken }) => `${name.text}${questionToken ? '?' : ''}`);
 }
 
 /** The names that `require('quota-core')` has. */
@@ -100,4 +99,51 @@ export function surface() {
     ...[...errorCodesInSources()].sort(),
     '',
   ].join('\n');
+}
+
+const SECTIONS = [
+  ['index.d.ts', 'Instances'],
+  ['types/core.d.ts', 'Errors'],
+  ['types/ratelimit.d.ts', 'Rate limits, leases, cooldowns, learned limits'],
+  ['types/probe.d.ts', 'Early recovery of cooldowns'],
+  ['types/provider-quota.d.ts', 'Provider quota'],
+  ['types/quota-share.d.ts', 'Quota sharing'],
+  ['types/quota-share-sched.d.ts', 'Quota sharing: scheduling, signals, names'],
+  ['types/constants.d.ts', 'Constants'],
+];
+
+/** The first sentence of a doc comment, on one line, fit for a table's cell. */
+function summaryOf(documentation) {
+  const text = documentation
+    .split(/\n\s*\n/)[0]
+    .replace(/\{@link (\S+?)\}/g, '`$1`')
+    .replace(/\s+/g, ' ');
+  const sentence = /^.*?[.:](?=\s+[A-Z`]|$)/.exec(text)?.[0] ?? text;
+  return sentence.replaceAll('|', '\\|').trim();
+}
+
+/** docs/api.md: every value that the package exports, with the first sentence of its doc comment. */
+export function apiPage() {
+  const types = publicTypes();
+  const files = new Set(SECTIONS.map(([file]) => file));
+  const others = [...new Set([...types.values()].filter(({ value }) => value).map(({ file }) => file))]
+    .filter((file) => !files.has(file))
+    .map((file) => [file, file]);
+  const lines = [
+    '# API',
+    '',
+    'Every value that the package exports, by part. The types in the linked files say arguments, units, results and errors.',
+    'Functions are there twice: on an instance (`createQuotaCore`), and by name on the default one (`configure`).',
+    'Made from the types by `npm run check -- api --update`.',
+  ];
+  for (const [file, title] of [...SECTIONS, ...others]) {
+    const values = [...types].filter(([, it]) => it.value && it.file === file).sort(([a], [b]) => (a < b ? -1 : 1));
+    if (values.length === 0) continue;
+    lines.push('', `## ${title}`, '', `[${file}](../${file})`, '', '| Name | What |', '| --- | --- |');
+    for (const [name, { callable, parameters, documentation }] of values) {
+      const signature = callable ? `${name}(${parameters.join(', ')})` : name;
+      lines.push(`| \`${signature}\` | ${summaryOf(documentation)} |`);
+    }
+  }
+  return `${lines.join('\n')}\n`;
 }

@@ -6,6 +6,7 @@ export type ProbeOutcome = 'valid' | 'invalid' | 'error';
 /** The host's key validation. A rejected promise counts as `error`. */
 export type Probe = (keyId: number) => Promise<ProbeOutcome> | ProbeOutcome;
 
+/** Options of one pass; each defaults to what the instance has. */
 export interface ProbePassOptions {
   /** Default: the instance's clock. */
   now?: number;
@@ -17,6 +18,7 @@ export interface ProbePassOptions {
   maxProbes?: number;
 }
 
+/** What a pass did. */
 export interface ProbePassResult {
   probedKeyIds: number[];
   clearedCooldowns: number;
