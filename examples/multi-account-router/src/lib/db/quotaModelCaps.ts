@@ -1,0 +1,3 @@
+import { quotaCore } from '../quota/core.js';
+
+export const { getModelCap, listModelCaps, setModelCap, deleteModelCap } = quotaCore;

@@ -1,0 +1,4 @@
+import { quotaCore } from '../quota/core.js';
+
+export const { listPools, getPool, getPoolsByGroup, createPool, updatePool, deletePool } = quotaCore;
+export const { upsertAllocations, listAllocationsForApiKey, onPoolChanged, onPoolRemoved } = quotaCore;

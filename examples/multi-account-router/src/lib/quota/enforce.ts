@@ -1,0 +1,4 @@
+import { quotaCore } from './core.js';
+
+export const { enforceQuotaShare, recordConsumption, onQuotaExceeded } = quotaCore;
+export type { EnforceDecision, EnforceInput } from 'quota-core';

@@ -1,0 +1,3 @@
+import { quotaCore } from './core.js';
+
+export const { resolvePlan } = quotaCore;

@@ -1,0 +1,3 @@
+import { quotaCore } from './core.js';
+
+export const { scheduleRecordConsumption, buildConsumptionCost, recordStreamingConsumption } = quotaCore;
