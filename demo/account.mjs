@@ -153,7 +153,7 @@ export async function alone(id, { seed, reports }) {
   const account = new SharedAccount({ seed, reports });
   account.start(
     account.keys.filter((key) => key.id === id),
-    { think: 15 * SECOND },
+    { think: 20 * SECOND },
   );
   await account.run(DAY);
   account.close();
@@ -163,7 +163,7 @@ export async function alone(id, { seed, reports }) {
 /** Everyone wants more than there is, all the time. */
 export async function crowded({ seed, days }) {
   const account = new SharedAccount({ seed });
-  account.start(account.keys, { think: 30 * SECOND });
+  account.start(account.keys, { think: 90 * SECOND });
   await account.run(days * DAY);
   account.close();
   return account;
@@ -172,7 +172,7 @@ export async function crowded({ seed, days }) {
 /** Everyone comes and goes. */
 export async function bursts({ seed, days }) {
   const account = new SharedAccount({ seed });
-  account.start(account.keys, { think: 20 * SECOND, burst: 3 * HOUR, idle: 5 * HOUR });
+  account.start(account.keys, { think: 60 * SECOND, burst: 3 * HOUR, idle: 5 * HOUR });
   await account.run(days * DAY);
   account.close();
   return account;

@@ -1,5 +1,6 @@
 // Quota sharing: one provider account among several keys. The parts, put together.
 
+const { createAccess } = require('./access.js');
 const { createDb } = require('./db.js');
 const { createEnforce } = require('./enforce.js');
 const { createPlans } = require('./plans.js');
@@ -26,6 +27,7 @@ function createShare(ctx, drivers = {}) {
     ...createRules(ctx),
     ...createPlans(ctx, state),
     ...createDb(ctx, state),
+    ...createAccess(state),
     ...stores,
     ...factory,
     ...createEnforce(ctx, state, { ...counting, saturationFor }),

@@ -6,5 +6,6 @@ mod provider_quota;
 mod rate;
 mod sched;
 mod share;
+mod share_access;
 mod share_db;
 mod share_rules;

@@ -2,6 +2,7 @@
 //!
 //! Signals of providers come from outside: an enforcement that lacks them says which it needs and is asked again.
 
+pub mod access;
 mod enforce;
 mod plans;
 mod record;

@@ -15,6 +15,7 @@ pub mod schema;
 pub mod server_logs;
 pub mod share_consumption;
 pub mod share_groups;
+pub mod share_keys;
 pub mod share_lookup;
 pub mod share_plans;
 pub mod share_pools;
