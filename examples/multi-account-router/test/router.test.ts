@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
-import { selectQuotaShareTarget } from '../src/combo/quotaShareStrategy.js';
 import { _clearInflightForTest, getInflight } from '../src/combo/quotaShareInflight.js';
+import { selectQuotaShareTarget } from '../src/combo/quotaShareStrategy.js';
 import { openDb } from '../src/lib/db/core.js';
 import { upsertPlan } from '../src/lib/db/providerPlans.js';
 import { createPool, deletePool, getPool, listPools } from '../src/lib/db/quotaPools.js';
