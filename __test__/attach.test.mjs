@@ -228,6 +228,14 @@ test('two copies of the package on one connection', (t) => {
   assert.deepEqual(readdirSync(join(host.file, '..')), ['host.db']);
 });
 
+test('a connection first met while the host iterates over it is taken over right after', (t) => {
+  const host = new Host(t);
+  host.addKey(1, 'p');
+  for (const _ of host.db.prepare('SELECT id FROM api_keys').iterate()) host.core.recordRequest('p', 'm', 1);
+  host.core.recordRequest('p', 'm', 1);
+  assert.ok(host.value('SELECT COUNT(*) FROM rate_limit_usage') >= 1);
+});
+
 test('ten worker threads, each with its own connection to the file', async (t) => {
   const host = new Host(t);
   host.core.recordRequest('p', 'm', 0);

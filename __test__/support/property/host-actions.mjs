@@ -170,6 +170,8 @@ export function closeOrReopen(world) {
     world.host.open();
     world.model.reopen();
     compareTables(world);
+    // better-sqlite3 refuses extensions while it iterates: the connection is taken over before that can happen.
+    compareUsage(world);
   }
 }
 

@@ -220,21 +220,24 @@ export class NaiveModel {
     this.memoryCooldowns.set(key, { ...row, away: !this.open });
   }
 
+  /** The row speaks first; a bench set while the database was away counts until its own end. */
   isOnCooldown(platform, modelId, keyId, now) {
     const key = routeKey(platform, modelId, keyId);
-    const row = this.open ? this.tables.cooldowns.get(key) : undefined;
-    if (row) {
-      if (now <= row.expires) {
-        this.memoryCooldowns.set(key, { ...row, away: false });
-        return true;
-      }
-      this.tables.cooldowns.delete(key);
-      this.memoryCooldowns.delete(key);
-      return false;
-    }
     const memory = this.memoryCooldowns.get(key);
-    if (!memory || (this.open && !memory.away)) return false;
-    return now <= memory.expires;
+    const inMemory = memory !== undefined && now <= memory.expires;
+    if (!this.open) {
+      if (!inMemory) this.memoryCooldowns.delete(key);
+      return inMemory;
+    }
+    const away = memory?.away === true;
+    const row = this.tables.cooldowns.get(key);
+    if (row && now <= row.expires) {
+      if (!(away && inMemory)) this.memoryCooldowns.set(key, { ...row, away: false });
+      return true;
+    }
+    this.tables.cooldowns.delete(key);
+    if (!away) this.memoryCooldowns.delete(key);
+    return away && inMemory;
   }
 
   activeRows(now) {
