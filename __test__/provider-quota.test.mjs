@@ -1,9 +1,12 @@
 // Provider quota across the boundary: contexts, both rule books, the host's transactions, arguments that make no sense.
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import quotaCore from '../index.js';
 import { all, openDatabase } from './support/driver.mjs';
+import { tempFolder } from './support/temp.mjs';
 import { readTrace } from './support/traces.mjs';
 
 const { schemaSql } = readTrace('ratelimit', 'quota-state-p');
@@ -248,6 +251,19 @@ test('keys in order of what they have left', (t) => {
   const keyIds = [1, 2];
   core.orderKeysByRemainingQuota('cerebras', null, keyIds);
   assert.deepEqual(keyIds, [1, 2], 'the list handed in stays');
+});
+
+test('a file of its own has the tables', (t) => {
+  const file = join(tempFolder(t), 'own.db');
+  for (const expected of [0, 1]) {
+    const core = quotaCore.createQuotaCore({ database: file });
+    assert.equal(core.getQuotaStateForKeys().length, expected);
+    assert.notEqual(core.recordQuotaObservation(header(1, 10, 5)), null);
+    assert.equal(core.getKeyQuotaHeadroom('cerebras').get(1), 0.5);
+    core.close();
+  }
+  writeFileSync(file, 'this is not a database, however long the text may be. '.repeat(100));
+  assert.throws(() => quotaCore.createQuotaCore({ database: file }), { code: 'ERR_QUOTA_OPEN' });
 });
 
 test('headroom factors', (t) => {

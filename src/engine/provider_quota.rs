@@ -219,34 +219,15 @@ mod tests {
     use crate::core::quota_observation::Known;
     use crate::engine::Link;
     use crate::store::sqlite::quota_queries::{ObservationRow, StateKey};
-    use crate::store::sqlite::{Conn, Param};
+    use crate::store::sqlite::{Conn, Param, schema};
 
-    const TABLES: [&str; 3] = [
-        "CREATE TABLE provider_quota_state (platform TEXT NOT NULL, key_id INTEGER NOT NULL, quota_pool_key TEXT NOT NULL,
-            metric TEXT NOT NULL, limit_value INTEGER, remaining_value INTEGER, reset_at TEXT, reset_strategy TEXT NOT NULL,
-            source TEXT NOT NULL, confidence REAL NOT NULL, notes TEXT, observed_at TEXT NOT NULL, updated_at TEXT NOT NULL,
-            PRIMARY KEY (platform, key_id, quota_pool_key, metric))",
-        "CREATE TABLE provider_quota_observations (id TEXT PRIMARY KEY, platform TEXT NOT NULL, key_id INTEGER NOT NULL,
-            provider_account_id TEXT, model_id TEXT, quota_pool_key TEXT NOT NULL, metric TEXT NOT NULL, status_code INTEGER,
-            limit_value INTEGER, remaining_value INTEGER, reset_at TEXT, retry_after_ms INTEGER, reset_strategy TEXT NOT NULL,
-            source TEXT NOT NULL, confidence REAL NOT NULL, notes TEXT, raw_json TEXT, endpoint TEXT,
-            observed_at TEXT NOT NULL, created_at TEXT NOT NULL)",
-        "CREATE TABLE api_keys (id INTEGER PRIMARY KEY, label TEXT)",
-    ];
     const OBSERVED: &str = "2026-08-01 00:00:00.000";
     /// 2026-08-01T00:00:00Z.
     const T0: f64 = 1_785_542_400_000.0;
 
     fn instance(compat: Compat) -> (Link, Conn, ProviderQuota) {
         let conn = Conn::open_memory().unwrap();
-        for sql in TABLES {
-            let _ = conn
-                .execute_dynamic(
-                    &sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"),
-                    &[],
-                )
-                .unwrap();
-        }
+        schema::ensure(&conn).unwrap();
         let link = Link::default();
         link.set_conn(Some(conn.clone()));
         (link.clone(), conn, ProviderQuota::new(link, compat))
@@ -393,8 +374,11 @@ mod tests {
     #[test]
     fn the_panel_renews_what_has_passed_and_joins_the_newest_observation() {
         let (_, conn, quota) = instance(Corrected);
-        conn.execute("INSERT INTO api_keys (id, label) VALUES (1, 'main')", &[])
-            .unwrap();
+        conn.execute(
+            "INSERT INTO api_keys (id, platform, label) VALUES (1, 'cerebras', 'main')",
+            &[],
+        )
+        .unwrap();
         record(
             &quota,
             "a",
