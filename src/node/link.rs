@@ -2,11 +2,11 @@
 
 use napi_derive::napi;
 
-use super::error::Result;
+use super::error::{Code, Result, fail};
 use crate::engine::{Link as EngineLink, Notice};
-use crate::store::sqlite::Conn;
 use crate::store::sqlite::schema;
 use crate::store::sqlite::server_logs::{self, LogLine};
+use crate::store::sqlite::{Conn, SqlErrorKind};
 
 /// A connection that this addon has taken from the host, or opened itself.
 #[napi]
@@ -46,8 +46,15 @@ pub fn open_file(path: String) -> Result<Connection> {
     } else {
         Conn::open(std::path::Path::new(&path))?
     };
-    let _ = schema::ensure(&conn);
-    Ok(Connection(conn))
+    match schema::ensure(&conn).map_err(|error| (error.kind(), error)) {
+        Ok(_) | Err((SqlErrorKind::ReadOnly | SqlErrorKind::Busy | SqlErrorKind::Full, _)) => {
+            Ok(Connection(conn))
+        }
+        Err((_, error)) => {
+            conn.close_own();
+            fail(Code::Open, format!("{path}: {error}"))
+        }
+    }
 }
 
 /// The file that this addon was loaded from; null where the system does not tell.
