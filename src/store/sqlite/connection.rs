@@ -116,6 +116,10 @@ pub unsafe extern "C" fn sqlite3_extension_init(
 pub struct Conn(Rc<Shared>);
 
 impl Conn {
+    pub(super) fn shared(&self) -> &Shared {
+        &self.0
+    }
+
     /// Forgets a handle that an earlier load left behind: it may be closed by now. Call before `loadExtension`.
     pub fn expect_load() {
         LOADED.set(None);

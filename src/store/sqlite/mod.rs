@@ -20,6 +20,7 @@ pub mod share_lookup;
 pub mod share_plans;
 pub mod share_pools;
 pub mod share_schema;
+mod stamp;
 mod statement;
 pub mod usage;
 
@@ -27,4 +28,5 @@ pub use api::ApiError;
 pub use connection::{AttachError, Conn, sqlite3_extension_init};
 pub use error::{SqlError, SqlErrorKind};
 pub use library::library_path;
+pub use stamp::{BeforeChange, Stamp};
 pub use statement::{Param, Row};
