@@ -4,7 +4,7 @@ use rustc_hash::FxHashSet;
 use serde_json::Value;
 
 use crate::core::sched::naming::slug;
-use crate::store::sqlite::{Conn, SqlError, share_groups, share_keys, share_pools};
+use crate::store::sqlite::{Conn, SqlError, SqlErrorKind, share_groups, share_keys, share_pools};
 
 /// Texts in the order they came, each once.
 #[derive(Debug, Default)]
@@ -44,9 +44,7 @@ pub fn scope(conn: &Conn, pool_ids: &[String]) -> Result<Scope, SqlError> {
             .iter()
             .flat_map(|pool| &pool.connection_ids)
         {
-            if let Some(provider) =
-                share_pools::provider_of(conn, id)?.filter(|provider| !provider.is_empty())
-            {
+            if let Some(provider) = provider_of(conn, id)? {
                 served = true;
                 connections.add(id);
                 providers.add(&provider);
@@ -62,6 +60,14 @@ pub fn scope(conn: &Conn, pool_ids: &[String]) -> Result<Scope, SqlError> {
         providers: providers.list,
         pool_slugs: slugs.list,
     })
+}
+
+/// A database of our own has no table of connections.
+fn provider_of(conn: &Conn, connection_id: &str) -> Result<Option<String>, SqlError> {
+    match share_pools::provider_of(conn, connection_id) {
+        Err(error) if error.kind() == SqlErrorKind::MissingTable => Ok(None),
+        found => Ok(found?.filter(|provider| !provider.is_empty())),
+    }
 }
 
 /// Brings the lists of keys in step with a pool's allocations: of the keys before and after the change, those that hold an
@@ -103,17 +109,25 @@ pub fn reconcile(
 
 #[cfg(test)]
 mod tests {
-    use super::{reconcile, scope};
-    use crate::store::sqlite::{Conn, share_keys};
+    use super::{Scope, reconcile, scope};
+    use crate::store::sqlite::{Conn, share_keys, share_pools, share_schema};
 
     #[test]
-    fn a_database_of_our_own_has_no_keys_and_pools_without_providers_give_nothing() {
+    fn a_database_of_our_own_knows_no_keys_and_no_providers() {
         let conn = Conn::open_memory().expect("a database");
-        crate::store::sqlite::share_schema::ensure(&conn).expect("the tables");
-        let keys = ["k".to_owned()];
-        reconcile(&conn, "p", &[], &keys, true).expect("passed over");
+        share_schema::ensure(&conn).expect("the tables");
+        let pool = share_pools::NewPool {
+            id: "p",
+            connection_ids: &["c".to_owned()],
+            name: "Pool",
+            group_id: share_schema::DEFAULT_GROUP,
+            created_at: "",
+            allocations: &[],
+        };
+        share_pools::create(&conn, &pool).expect("the pool");
+        let ids = ["p".to_owned(), "missing".to_owned()];
+        assert_eq!(scope(&conn, &ids).expect("no error"), Scope::default());
+        reconcile(&conn, "p", &[], &["k".to_owned()], true).expect("passed over");
         assert_eq!(share_keys::allowed(&conn, "k").expect("no error"), None);
-        let found = scope(&conn, &["missing".to_owned()]).expect("no error");
-        assert_eq!(found, super::Scope::default());
     }
 }
