@@ -1,7 +1,11 @@
 // Which target of a pool serves a request, and how many requests each connection has in flight.
 
+const { binding } = require('../native.js');
 const { invalidArgument } = require('../errors.js');
 const { finiteNumber, optionalObject, requireObject, requireString, stringOrNone } = require('../args.js');
+
+/** How long a slot lasts that nobody gives back. */
+const SLOT_TTL_MS = binding.slotTtlMs();
 
 /** Columns of the native table: execution key, connection, weight, cap. */
 const COLUMNS = 4;
@@ -76,7 +80,7 @@ function createStrategy(ctx, scheduler) {
     selectQuotaShareTarget,
 
     incrementInflight(connectionId, ttlMs, now) {
-      const ttl = ttlMs === undefined ? native.slotTtlMs : finiteNumber(ttlMs, 'ttlMs');
+      const ttl = ttlMs === undefined ? SLOT_TTL_MS : finiteNumber(ttlMs, 'ttlMs');
       const instant = at(now);
       return withConnection(connectionId, 0, (id) => native.takeSlot(id, ttl, instant));
     },

@@ -224,12 +224,6 @@ impl Scheduler {
             .unwrap_or(f64::NAN))
     }
 
-    /// How long a slot lasts that nobody gives back, in ms.
-    #[napi(getter, catch_unwind)]
-    pub fn slot_ttl_ms(&self) -> f64 {
-        SLOT_TTL_MS
-    }
-
     #[napi(getter, catch_unwind)]
     pub fn connections_in_flight(&self) -> f64 {
         self.0.connections_in_flight() as f64
@@ -245,6 +239,12 @@ impl Scheduler {
     pub fn credits(&self) -> String {
         self.0.credits().to_string()
     }
+}
+
+/// How long a slot lasts that nobody gives back, in ms.
+#[napi(catch_unwind)]
+pub fn slot_ttl_ms() -> f64 {
+    SLOT_TTL_MS
 }
 
 /// The headers that `store_headers` takes: token triples (limit, remaining, reset), then request pairs.

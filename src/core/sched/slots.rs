@@ -76,9 +76,9 @@ impl Slots {
         let mut taken = 0;
         self.change(conn, |slots| {
             if recorded {
-                slots
-                    .iter_mut()
-                    .for_each(|(expires, _)| *expires = slot.expires);
+                for (expires, _) in slots.iter_mut() {
+                    *expires = slot.expires;
+                }
             }
             let at = slots.partition_point(|&(expires, _)| expires <= slot.expires);
             slots.insert(at, (slot.expires, slot.serial));
