@@ -22,6 +22,15 @@ function capReader(caps) {
   };
 }
 
+/** Reads a target once; the names of what is wrong are only built when something is. */
+function requireTarget(target, index) {
+  const { executionKey, connectionId, weight } =
+    target !== null && typeof target === 'object' ? target : requireObject(target, `targets[${index}]`);
+  if (typeof executionKey !== 'string') requireString(executionKey, `targets[${index}].executionKey`);
+  if (typeof connectionId !== 'string') stringOrNone(connectionId, `targets[${index}].connectionId`);
+  return { executionKey, connectionId, weight };
+}
+
 function createStrategy(ctx, scheduler) {
   const { native, idOf } = scheduler;
   const at = (now) => (now === undefined ? ctx.now() : finiteNumber(now, 'now'));
@@ -29,16 +38,13 @@ function createStrategy(ctx, scheduler) {
 
   function fill(targets, caps) {
     if (table.length < targets.length * COLUMNS) table = new Float64Array(2 * targets.length * COLUMNS);
-    targets.forEach((target, index) => {
-      const name = `targets[${index}]`;
-      const { executionKey, connectionId, weight } = requireObject(target, name);
-      const row = index * COLUMNS;
-      const connection = stringOrNone(connectionId, `${name}.connectionId`);
-      table[row] = idOf(requireString(executionKey, `${name}.executionKey`));
-      table[row + 1] = connection ? idOf(connection) : Number.NaN;
+    for (let index = 0, row = 0; index < targets.length; index += 1, row += COLUMNS) {
+      const { executionKey, connectionId, weight } = requireTarget(targets[index], index);
+      table[row] = idOf(executionKey);
+      table[row + 1] = connectionId ? idOf(connectionId) : Number.NaN;
       table[row + 2] = typeof weight === 'number' ? weight : Number.NaN;
-      table[row + 3] = connection ? caps(connection) : Number.NaN;
-    });
+      table[row + 3] = connectionId ? caps(connectionId) : Number.NaN;
+    }
   }
 
   function selectQuotaShareTarget(targets, comboName, modelStr, now, options) {
@@ -52,8 +58,10 @@ function createStrategy(ctx, scheduler) {
     const list = [...targets];
     scheduler.trim();
     fill(list, caps);
-    const [connection, expires, serial, ...positions] = native.select(table, list.length, comboName, modelStr, instant);
-    const orderedTargets = positions.map((position) => list[position]);
+    const chosen = native.select(table, list.length, comboName, modelStr, instant);
+    const [connection, expires, serial] = chosen;
+    const orderedTargets = [];
+    for (let at = 3; at < chosen.length; at += 1) orderedTargets.push(list[chosen[at]]);
     const { generation } = scheduler;
     let held = !Number.isNaN(connection);
     return {
