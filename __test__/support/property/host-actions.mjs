@@ -175,6 +175,15 @@ export function closeOrReopen(world) {
   }
 }
 
+/** From here on the connection refuses to write, as with a full disk; the next time it takes everything again. */
+export function refuseOrRelent(world) {
+  const { model } = world;
+  if (!model.open || world.inTransaction) return;
+  model.refuses = !model.refuses;
+  world.note(model.refuses ? 'refuse' : 'relent');
+  world.host.sql(`PRAGMA query_only = ${model.refuses ? 'ON' : 'OFF'}`);
+}
+
 export function restart(world) {
   const fresh = world.random.chance(0.5);
   world.note(fresh ? 'new instance' : 'reset');

@@ -31,6 +31,9 @@ export class NaiveModel {
     this.tables = new Tables();
     this.saved = [];
     this.open = true;
+    // Whether the connection refuses to write; what it refused, and what was noted without a connection.
+    this.refuses = false;
+    this.refused = [];
     this.away = [];
     this.memoryCooldowns = new Map();
     this.leases = new Map();
@@ -76,6 +79,7 @@ export class NaiveModel {
   /** As after a restart of the process, with the database as it is. */
   forget() {
     Object.assign(this, {
+      refused: [],
       away: [],
       memoryCooldowns: new Map(),
       leases: new Map(),
@@ -90,23 +94,31 @@ export class NaiveModel {
 
   record(kind, platform, modelId, keyId, tokens, now) {
     const row = { platform, modelId, keyId, kind, tokens, at: now };
-    if (this.open) {
-      this.tables.usage.push(row);
-      if (now - this.lastPrune >= MINUTE || now < this.lastPrune) {
-        this.lastPrune = now;
-        this.tables.usage = this.tables.usage.filter(({ at }) => at > now - DAY);
-      }
-    } else {
-      this.away = [...this.away, row].filter(({ at }) => at > now - DAY);
-    }
+    const push = (list) => [...list, row].filter(({ at }) => at > now - DAY);
+    if (!this.open) this.away = push(this.away);
+    else if (this.refuses) this.refused = push(this.refused);
+    else this.insert(row, now);
     if (kind === 'request') {
       this.ladderHits.delete(routeKey(platform, modelId, keyId));
       this.unknownHits.delete(routeKey(platform, modelId, keyId));
     }
   }
 
+  /** A row that the database took brings along what it refused before, unless the host could still roll it back. */
+  insert(row, now) {
+    this.tables.usage.push(row);
+    if (this.saved.length === 0) {
+      this.tables.usage.push(...this.refused);
+      this.refused = [];
+    }
+    if (now - this.lastPrune >= MINUTE || now < this.lastPrune) {
+      this.lastPrune = now;
+      this.tables.usage = this.tables.usage.filter(({ at }) => at > now - DAY);
+    }
+  }
+
   events(kind, platform, modelId, keyId) {
-    return (this.open ? this.tables.usage : this.away).filter(
+    return [...(this.open ? this.tables.usage : this.away), ...this.refused].filter(
       (row) =>
         row.kind === kind &&
         row.platform === platform &&

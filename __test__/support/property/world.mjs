@@ -36,9 +36,12 @@ const WEIGHTS = {
   ddl: 2,
   midStatement: 6,
   closeOrReopen: 2,
+  refuseOrRelent: 2,
   restart: 1,
   compareTables: 2,
 };
+// What goes on while the connection refuses to write: events and questions about them.
+const WEIGHTS_REFUSED = { record: 10, compareUsage: 10, compareAccount: 5, lease: 2, release: 2, refuseOrRelent: 1 };
 const operations = { ...questions, ...actions, ...hostActions };
 
 export class World {
@@ -137,10 +140,14 @@ export class World {
     }[jump]();
   }
 
+  weights() {
+    if (this.model.refuses) return WEIGHTS_REFUSED;
+    return this.model.open ? WEIGHTS : { ...WEIGHTS, closeOrReopen: 30 };
+  }
+
   /** One random operation. */
   step() {
     this.tick();
-    const operation = this.random.weighted(this.model.open ? WEIGHTS : { ...WEIGHTS, closeOrReopen: 30 });
-    operations[operation](this);
+    operations[this.random.weighted(this.weights())](this);
   }
 }
