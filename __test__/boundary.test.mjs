@@ -209,17 +209,21 @@ describe('odd values', () => {
 
   test('a SQL function of the host that calls the instance gets an error, and the instance goes on', (t) => {
     const host = new Host(t);
-    let inside = true;
+    let refusal;
     host.db.function('again', () => {
-      if (inside) host.core.getRateLimitStatus('p', 'm', 1, noLimits);
+      // An error that leaves a SQL function while another library runs the statement is more than a host can catch.
+      try {
+        host.core.getRateLimitStatus('p', 'm', 1, noLimits);
+      } catch (error) {
+        refusal = error.code;
+      }
       return 1;
     });
     host.addUsage('p', 'm', 1, 'request', 0, host.now);
     host.sql('ALTER TABLE rate_limit_usage RENAME TO base');
     host.sql('CREATE TEMP VIEW rate_limit_usage AS SELECT * FROM base WHERE again()');
-    assert.throws(() => host.core.getRateLimitStatus('p', 'm', 1, noLimits), { code: 'ERR_QUOTA_REENTRANT' });
-    inside = false;
     assert.equal(host.core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 1);
+    assert.equal(refusal, 'ERR_QUOTA_REENTRANT');
   });
 });
 

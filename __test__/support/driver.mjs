@@ -44,6 +44,11 @@ export function openDatabase(file, { driver = driverName, readonly = false, busy
   return db;
 }
 
+/** Whether a connection is open (node:sqlite says so in `isOpen`; its `open` is a method). */
+export function isOpen(db) {
+  return db.isOpen ?? db.open;
+}
+
 /** All rows as plain objects with numbers in them (node:sqlite refuses integers past 2^53 as numbers by itself). */
 export function all(db, sql, ...params) {
   const statement = db.prepare(sql);

@@ -1,7 +1,7 @@
 // A host as the tests need it: a database made like a real host's, a clock under control, and an instance on top.
 import { join } from 'node:path';
 import quotaCore from '../../index.js';
-import { all, openDatabase } from './driver.mjs';
+import { all, isOpen, openDatabase } from './driver.mjs';
 import { tempFolder } from './temp.mjs';
 import { readTrace } from './traces.mjs';
 
@@ -78,7 +78,7 @@ export class Host {
 
   /** Closes the connection and keeps the closed handle, as a host that shuts down does. */
   close() {
-    if (this.db?.open ?? this.db?.isOpen) this.db.close();
+    if (this.db !== null && isOpen(this.db)) this.db.close();
   }
 
   reopen(options) {
