@@ -10,3 +10,7 @@ export declare const LOCAL_ENDPOINT_COOLDOWN_MS: 5000;
 export declare const AUTH_FAILURE_COOLDOWN_MS: 300000;
 /** How long the snapshot behind `modelWindowUsedFraction` serves: 5 s, in milliseconds. */
 export declare const WINDOW_USAGE_TTL_MS: 5000;
+/** The routing strategy of a pool's combo: `quota-share`. Internal; never offer it to users. */
+export declare const QUOTA_SHARE_STRATEGY: 'quota-share';
+/** The strategies that never appear in a list offered to users. */
+export declare const INTERNAL_ROUTING_STRATEGY_VALUES: readonly ['quota-share'];

@@ -81,3 +81,23 @@ export interface QuotaCoreEvents {
   /** The database answers again. */
   recovered: Record<string, never>;
 }
+
+/** What an instance holds in memory. */
+export interface QuotaCoreInspection {
+  /** Requests in flight. */
+  leases: number;
+  /** Cooldowns in memory. */
+  cooldowns: number;
+  /** Routes that have a handle. */
+  routes: number;
+  /** Usage events that are in memory and in no table. */
+  pendingEvents: number;
+  /** Whether the database does not answer, or refuses writes. */
+  degraded: boolean;
+  /** Connections with requests in flight in quota-share pools. */
+  inflightConnections: number;
+  /** Account windows that are known. */
+  accountBuckets: number;
+  /** Credit of the deficit round robin, by combo and execution key. */
+  drr: Record<string, Record<string, number>>;
+}

@@ -109,124 +109,117 @@ export interface QuotaKeyScope {
   poolSlugs: string[];
 }
 
-/** The routing strategy of a pool's combo: `quota-share`. Internal; never offer it to users. */
-export declare const QUOTA_SHARE_STRATEGY: 'quota-share';
-/** The strategies that never appear in a list offered to users. */
-export declare const INTERNAL_ROUTING_STRATEGY_VALUES: readonly ['quota-share'];
+/**
+ * Chooses the target for one request of a combo, and the order to try the others in.
+ *
+ * Connections whose account is used up (windows `5h`, `7d` and `7d:<model>`) go to the tail, those at their cap before
+ * them; when that would leave none, the gate is open. Among the rest: deficit round robin by weight; of the first two,
+ * the one with fewer requests in flight goes, while it is owed a turn. Credit is kept for 200 combos.
+ * @param comboName names the credit
+ * @param modelStr what is asked for, `provider/model`; the model is what follows the first slash
+ */
+export declare function selectQuotaShareTarget<T extends QuotaShareTarget>(
+  targets: readonly T[],
+  comboName: string,
+  modelStr: string,
+  now?: number,
+  options?: QuotaShareSelectOptions | null,
+): QuotaShareSelection<T>;
 
-export interface QuotaShareSchedulingFunctions {
-  /**
-   * Chooses the target for one request of a combo, and the order to try the others in.
-   *
-   * Connections whose account is used up (windows `5h`, `7d` and `7d:<model>`) go to the tail, those at their cap before
-   * them; when that would leave none, the gate is open. Among the rest: deficit round robin by weight; of the first two,
-   * the one with fewer requests in flight goes, while it is owed a turn. Credit is kept for 200 combos.
-   * @param comboName names the credit
-   * @param modelStr what is asked for, `provider/model`; the model is what follows the first slash
-   */
-  selectQuotaShareTarget<T extends QuotaShareTarget>(
-    targets: readonly T[],
-    comboName: string,
-    modelStr: string,
-    now?: number,
-    options?: QuotaShareSelectOptions | null,
-  ): QuotaShareSelection<T>;
+/** Counts one more request in flight, for at most `ttlMs` (default 120 000). Gives the new count; 0 without a connection. */
+export declare function incrementInflight(connectionId: string | null | undefined, ttlMs?: number, now?: number): number;
+/** Counts one less: of those in flight, the one that would expire first. */
+export declare function decrementInflight(connectionId: string | null | undefined, now?: number): void;
+/** Requests in flight on a connection, without those that expired. */
+export declare function getInflight(connectionId: string | null | undefined, now?: number): number;
 
-  /** Counts one more request in flight, for at most `ttlMs` (default 120 000). Gives the new count; 0 without a connection. */
-  incrementInflight(connectionId: string | null | undefined, ttlMs?: number, now?: number): number;
-  /** Counts one less: of those in flight, the one that would expire first. */
-  decrementInflight(connectionId: string | null | undefined, now?: number): void;
-  /** Requests in flight on a connection, without those that expired. */
-  getInflight(connectionId: string | null | undefined, now?: number): number;
+/**
+ * Waits for one of `cap` slots of the target's connection, first in, first out.
+ *
+ * Resolves with a function that gives the slot back (only its first call counts), or with null: go ahead without a slot
+ * (no cap, no connection, full queue, timeout, aborted). Never rejects but for wrong argument types. Waiting does not keep
+ * the process alive. `log.warn(tag, message, details)` hears of full queues and timeouts.
+ */
+export declare function acquireQuotaShareConcurrencySlot(
+  target: { connectionId?: string | null | undefined },
+  cap: number | null | undefined,
+  options?: QuotaShareSlotOptions | null,
+  log?: { warn?(tag: string, message: string, details?: unknown): void } | null,
+): Promise<(() => void) | null>;
 
-  /**
-   * Waits for one of `cap` slots of the target's connection, first in, first out.
-   *
-   * Resolves with a function that gives the slot back (only its first call counts), or with null: go ahead without a slot
-   * (no cap, no connection, full queue, timeout, aborted). Never rejects but for wrong argument types. Waiting does not keep
-   * the process alive. `log.warn(tag, message, details)` hears of full queues and timeouts.
-   */
-  acquireQuotaShareConcurrencySlot(
-    target: { connectionId?: string | null | undefined },
-    cap: number | null | undefined,
-    options?: QuotaShareSlotOptions | null,
-    log?: { warn?(tag: string, message: string, details?: unknown): void } | null,
-  ): Promise<(() => void) | null>;
-
-  /**
-   * How used up a connection is in one dimension, 0 to 1; cached 30 s. Any error, and no signal, is 0.
-   *
-   * Asked in this order: the option `saturation` (not cached) alone, if given; a registered fetcher, or the provider's own
-   * reading; the headers of the last response.
-   */
-  getSaturation(connectionId: string, provider: string, dimension: SaturationDimension): Promise<number>;
-  /** Sets the fetchers that the object names; null removes one, the others stay. */
-  setSaturationFetchers(fetchers: SaturationFetchers): void;
-  /** Gives a provider its own signal (0 to 1, or null), in place of the built-in reading. */
-  registerSaturationFetcher(
-    provider: string,
-    fetcher: (
-      connectionId: string,
-      dimension: SaturationDimension,
-    ) => number | null | undefined | Promise<number | null | undefined>,
-  ): void;
-  /** Keeps what a response's request and token headers say, for 5 minutes. Headers that say nothing change nothing. */
-  storeRateLimitHeaders(connectionId: string, provider: string, headers: RateLimitHeaders): void;
-  /** What the token headers of the last response said; null when there are none, or they are older than 5 minutes. */
-  getTokenHeaderSaturation(provider: string, connectionId: string): TokenHeaderSaturation | null;
-
-  /**
-   * Notes the use of an account's window (`5h`, `7d`, `7d:<model>`).
-   * @param usedPct percent; 100 and more is used up, everything else (NaN too) is not
-   * @param resetAt ISO text of the instant the window starts anew; null and epoch 0: until the provider says otherwise
-   */
-  recordUsage(
+/**
+ * How used up a connection is in one dimension, 0 to 1; cached 30 s. Any error, and no signal, is 0.
+ *
+ * Asked in this order: the option `saturation` (not cached) alone, if given; a registered fetcher, or the provider's own
+ * reading; the headers of the last response.
+ */
+export declare function getSaturation(connectionId: string, provider: string, dimension: SaturationDimension): Promise<number>;
+/** Sets the fetchers that the object names; null removes one, the others stay. */
+export declare function setSaturationFetchers(fetchers: SaturationFetchers): void;
+/** Gives a provider its own signal (0 to 1, or null), in place of the built-in reading. */
+export declare function registerSaturationFetcher(
+  provider: string,
+  fetcher: (
     connectionId: string,
-    windowKey: string,
-    usedPct: number,
-    resetAt: string | null | undefined,
-    now?: number,
-  ): void;
-  /** Whether a window is used up. */
-  isBucketSaturated(connectionId: string, windowKey: string, now?: number): boolean;
-  /** Notes all windows of a provider's usage answer; what is no quota in it is passed over. */
-  updateAccountBuckets(connectionId: string, usage: AccountUsage | null | undefined, now?: number): void;
+    dimension: SaturationDimension,
+  ) => number | null | undefined | Promise<number | null | undefined>,
+): void;
+/** Keeps what a response's request and token headers say, for 5 minutes. Headers that say nothing change nothing. */
+export declare function storeRateLimitHeaders(connectionId: string, provider: string, headers: RateLimitHeaders): void;
+/** What the token headers of the last response said; null when there are none, or they are older than 5 minutes. */
+export declare function getTokenHeaderSaturation(provider: string, connectionId: string): TokenHeaderSaturation | null;
 
-  /** The score, times `QUOTA_SOFT_DEPRIORITIZE_FACTOR` (0 to 1, default 0.7) when penalized. */
-  applySoftPenalty(score: number, penalized: boolean | undefined): number;
-  /** Makes the candidates of an execution known, so that they can be marked by key and step. */
-  registerExecutionCandidates(candidates: readonly ExecutionCandidate[]): void;
-  /** Forgets executions, by key or by candidate. */
-  unregisterExecutionCandidates(executionKeys: readonly (string | ExecutionCandidate | null | undefined)[]): void;
-  /** Sets `quotaSoftPenalty` on a known candidate; an unknown one is passed over. */
-  setCandidateQuotaSoftPenalty(
-    executionKey: string | null | undefined,
-    stepId: string | null | undefined,
-    penalized: boolean,
-  ): void;
+/**
+ * Notes the use of an account's window (`5h`, `7d`, `7d:<model>`).
+ * @param usedPct percent; 100 and more is used up, everything else (NaN too) is not
+ * @param resetAt ISO text of the instant the window starts anew; null and epoch 0: until the provider says otherwise
+ */
+export declare function recordUsage(
+  connectionId: string,
+  windowKey: string,
+  usedPct: number,
+  resetAt: string | null | undefined,
+  now?: number,
+): void;
+/** Whether a window is used up. */
+export declare function isBucketSaturated(connectionId: string, windowKey: string, now?: number): boolean;
+/** Notes all windows of a provider's usage answer; what is no quota in it is passed over. */
+export declare function updateAccountBuckets(connectionId: string, usage: AccountUsage | null | undefined, now?: number): void;
 
-  /** A name's ASCII letters (lower case) and digits; `pool` when none is left. */
-  quotaGroupSlug(name: string): string;
-  /** The same as `quotaGroupSlug`. */
-  quotaPoolSlug(name: string): string;
-  /** `qtSd/<slug of the group>/<provider>/<model>` */
-  quotaModelName(groupName: string, provider: string, model: string): string;
-  /** The parts of a shared model's name; null when one is missing. */
-  parseQuotaModelName(name: string): ParsedQuotaModelName | null;
-  /** Whether a name begins as those of shared models do. */
-  isQuotaModelName(name: string): boolean;
-  /** The connections that both lists allow; an empty list allows all. */
-  constrainConnectionsToQuota(allowedConnections: readonly string[], quotaConnections: readonly string[]): string[];
-  /** What the pools of an API key's `allowed_quotas`, with the pools of their groups, give access to. */
-  resolveQuotaKeyScope(poolIds: readonly string[] | null | undefined): QuotaKeyScope;
-  /**
-   * Keeps `allowed_quotas` of the API keys in step with a pool's allocations: keys that left lose the pool; those in
-   * `nextKeyIds` get it when the pool is exclusive and lose it when it is not. One transaction; unknown keys are passed over.
-   */
-  reconcilePoolExclusivity(
-    poolId: string,
-    previousKeyIds: readonly string[],
-    nextKeyIds: readonly string[],
-    exclusive: boolean,
-  ): void;
-}
+/** The score, times `QUOTA_SOFT_DEPRIORITIZE_FACTOR` (0 to 1, default 0.7) when penalized. */
+export declare function applySoftPenalty(score: number, penalized: boolean | undefined): number;
+/** Makes the candidates of an execution known, so that they can be marked by key and step. */
+export declare function registerExecutionCandidates(candidates: readonly ExecutionCandidate[]): void;
+/** Forgets executions, by key or by candidate. */
+export declare function unregisterExecutionCandidates(executionKeys: readonly (string | ExecutionCandidate | null | undefined)[]): void;
+/** Sets `quotaSoftPenalty` on a known candidate; an unknown one is passed over. */
+export declare function setCandidateQuotaSoftPenalty(
+  executionKey: string | null | undefined,
+  stepId: string | null | undefined,
+  penalized: boolean,
+): void;
+
+/** A name's ASCII letters (lower case) and digits; `pool` when none is left. */
+export declare function quotaGroupSlug(name: string): string;
+/** The same as `quotaGroupSlug`. */
+export declare function quotaPoolSlug(name: string): string;
+/** `qtSd/<slug of the group>/<provider>/<model>` */
+export declare function quotaModelName(groupName: string, provider: string, model: string): string;
+/** The parts of a shared model's name; null when one is missing. */
+export declare function parseQuotaModelName(name: string): ParsedQuotaModelName | null;
+/** Whether a name begins as those of shared models do. */
+export declare function isQuotaModelName(name: string): boolean;
+/** The connections that both lists allow; an empty list allows all. */
+export declare function constrainConnectionsToQuota(allowedConnections: readonly string[], quotaConnections: readonly string[]): string[];
+/** What the pools of an API key's `allowed_quotas`, with the pools of their groups, give access to. */
+export declare function resolveQuotaKeyScope(poolIds: readonly string[] | null | undefined): QuotaKeyScope;
+/**
+ * Keeps `allowed_quotas` of the API keys in step with a pool's allocations: keys that left lose the pool; those in
+ * `nextKeyIds` get it when the pool is exclusive and lose it when it is not. One transaction; unknown keys are passed over.
+ */
+export declare function reconcilePoolExclusivity(
+  poolId: string,
+  previousKeyIds: readonly string[],
+  nextKeyIds: readonly string[],
+  exclusive: boolean,
+): void;

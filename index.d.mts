@@ -1,0 +1,4 @@
+import * as core from './index.js';
+
+export default core;
+export * from './index.js';
