@@ -70,15 +70,15 @@ export const MODELS = [
   { platform: 'zhipu', modelId: 'glm-flash', keys: [9], quality: 0.4, latency: 2500, real: { rpm: 60 }, credit: 400 },
 ].map((model) => ({ ...model, published: model.states || model.silent ? {} : model.real }));
 
-// Limits of a whole account, over all its models. The engine knows the first two from its own table of providers, the
-// third from the environment.
+// Limits of a whole account, over all its models. The engine knows the first from its own table of providers, the
+// others from the environment.
 export const ACCOUNTS = {
   nvidia: { rpm: 40 },
-  openrouter: { rpd: 1000 },
+  openrouter: { rpd: 700 },
   llm7: { concurrency: 2 },
 };
 
-export const ENV = { MAX_CONCURRENT_REQUESTS_PER_KEY_LLM7: '2' };
+export const ENV = { MAX_CONCURRENT_REQUESTS_PER_KEY_LLM7: '2', PROVIDER_DAILY_REQUEST_CAP_OPENROUTER: '700' };
 
 /** Short outages that have nothing to do with limits. */
 const OUTAGES = [

@@ -9,7 +9,7 @@ import { clockTime, exponential, HOUR, MINUTE, randomFrom, SECOND, table, World 
 const { createQuotaCore } = createRequire(import.meta.url)('..');
 
 const CLIENTS = 200;
-const THINK_MS = 75 * SECOND;
+const THINK_MS = 90 * SECOND;
 const START = Date.UTC(2027, 2, 1, 23);
 const END = START + 2 * HOUR;
 // A request is dispatched at most this often; after that its client is told to come back, a few times.
