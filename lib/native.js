@@ -3,8 +3,17 @@
 // The native addon, and the path of the very file that was loaded: a host connection must load that file as its SQLite
 // extension, not a copy of it.
 
-const binding = require('../binding.js');
+const { bindingError } = require('./binding-error.js');
 
+function load() {
+  try {
+    return require('../binding.js');
+  } catch (cause) {
+    throw bindingError(cause);
+  }
+}
+
+const binding = load();
 const path = binding.libraryPath();
 
 /** The file that this process loaded the addon from. */

@@ -12,7 +12,7 @@ const { durationMs, source }: { durationMs: number; source: CooldownSource } = c
 );
 core.setCooldown('groq', 'm', 1, durationMs, source);
 // @ts-expect-error a limit is a number or null
-core.canMakeRequest('groq', 'm', 1, { ...limits, rpm: '1' });
+export const refused = (): boolean => core.canMakeRequest('groq', 'm', 1, { ...limits, rpm: '1' });
 if (may || !core.isOnCooldown('groq', 'm', 1)) throw new Error('wrong answer');
 core.close();
 console.log('consumer ok');
