@@ -1,8 +1,12 @@
 // What a user reads when the addon is not there, or is there and does not load.
 
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readdirSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { projectFrom } from './support/project.mjs';
 
 const require = createRequire(import.meta.url);
 const { bindingError, platformName, PLATFORMS } = require('../lib/binding-error.js');
@@ -58,4 +62,15 @@ test('an addon that is there and does not load gives the reason of the loader', 
   const error = bindingError(new Error('Cannot find native binding', { cause: reason }), 'linux-x64-gnu');
   assert.equal(error.code, 'ERR_QUOTA_NATIVE_LOAD');
   assert.match(error.message, /GLIBC_2\.99/);
+});
+
+test('loading the package without an addon ends in that error', () => {
+  const { folder, remove } = projectFrom('__test__/consumers/cjs');
+  for (const name of readdirSync(join(folder, 'node_modules/quota-core'))) {
+    if (name.endsWith('.node')) rmSync(join(folder, 'node_modules/quota-core', name));
+  }
+  const { stderr } = spawnSync(process.execPath, ['main.cjs'], { cwd: folder, encoding: 'utf8' });
+  remove();
+  assert.match(stderr, /ERR_QUOTA_NATIVE_MISSING/);
+  assert.match(stderr, new RegExp(`quota-core-${platformName()} is not installed`));
 });

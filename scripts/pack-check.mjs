@@ -2,10 +2,20 @@
 // and runs each kind of consumer on each Node at hand. Needs no network once the dev dependencies are there.
 
 import assert from 'node:assert/strict';
-import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { ensure } from './ensure.mjs';
 import { checkPackages } from './pack/contents.mjs';
 import { nodes } from './pack/nodes.mjs';
@@ -152,10 +162,27 @@ async function main() {
     });
   }
 
+  for (const name of readdirSync(join(root, 'examples')).sort()) {
+    await check(`examples/${name}: builds and passes its tests`, () => example(name));
+  }
   await lockfiles();
   await missingPlatform();
   await selection();
   console.log(`\n${checks} passed, 0 failed`);
+}
+
+/** An example as a user has it, but that its dependencies other than ours are lent by this project. */
+async function example(name) {
+  const folder = project(name);
+  await npm(folder, 'install', 'quota-core');
+  cpSync(join(root, 'examples', name), folder, { recursive: true });
+  const { dependencies, devDependencies } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+  for (const other of Object.keys({ ...dependencies, ...devDependencies })) {
+    if (other !== 'quota-core') lend(folder, other);
+  }
+  const env = { ...process.env, PATH: `${join(root, 'node_modules', '.bin')}${delimiter}${process.env.PATH}` };
+  await output('npm', ['run', 'build'], { cwd: folder, env });
+  await output('npm', ['test'], { cwd: folder, env });
 }
 
 async function lockfiles() {
