@@ -3,11 +3,11 @@
 // Every function exists twice: on an instance made by `createQuotaCore`, and here, on a default instance that `configure`
 // sets up. Functions of an instance are bound: `const { canMakeRequest } = core` works.
 
+import type { HostDatabase, QuotaCoreEvents, QuotaCoreInspection, QuotaCoreOptions } from './types/core.js';
 import type * as probe from './types/probe.js';
 import type * as providerQuota from './types/provider-quota.js';
 import type * as scheduling from './types/quota-share-sched.js';
 import type * as rateLimit from './types/ratelimit.js';
-import type { HostDatabase, QuotaCoreEvents, QuotaCoreInspection, QuotaCoreOptions } from './types/core.js';
 
 export * from './types/constants.js';
 export * from './types/core.js';

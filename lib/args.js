@@ -1,3 +1,5 @@
+'use strict';
+
 const { invalidArgument } = require('./errors.js');
 
 /** What a value is, for a message: never its content, which may be a secret or a megabyte. */

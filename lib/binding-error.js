@@ -1,3 +1,5 @@
+'use strict';
+
 // Why the native addon did not load, and what to do about it.
 
 const { QuotaCoreError } = require('./errors.js');

@@ -1,3 +1,5 @@
+'use strict';
+
 // What every part of an instance is built from: the clock, the environment, the host's connection, warnings and events.
 
 const { binding } = require('./native.js');

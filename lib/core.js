@@ -1,3 +1,5 @@
+'use strict';
+
 // One instance: its parts put together.
 
 const { createContext } = require('./context.js');

@@ -1,3 +1,5 @@
+'use strict';
+
 /** An error of this package. `code` is one of the `ERR_QUOTA_…` codes in docs/errors.md. */
 class QuotaCoreError extends Error {
   /**

@@ -41,7 +41,7 @@ function createProbe(ctx, { rate }) {
     if (probe === undefined) {
       throw new QuotaCoreError(
         'ERR_QUOTA_NO_PROBE',
-        'a pass needs the host\'s key validation: give `probe` to createQuotaCore or to the pass',
+        "a pass needs the host's key validation: give `probe` to createQuotaCore or to the pass",
       );
     }
     requireFunction(probe, 'probe');
@@ -80,7 +80,8 @@ function createProbe(ctx, { rate }) {
     try {
       await runCooldownProbePass();
     } catch (error) {
-      if (error?.code !== 'ERR_QUOTA_CLOSED') ctx.warn('quota:probe', `a probe pass failed: ${error?.message ?? error}`);
+      if (error?.code !== 'ERR_QUOTA_CLOSED')
+        ctx.warn('quota:probe', `a probe pass failed: ${error?.message ?? error}`);
     } finally {
       jobRunning = false;
     }

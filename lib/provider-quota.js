@@ -1,3 +1,5 @@
+'use strict';
+
 // What providers say about their own quotas: reading responses, recording, the panel, and what a key has left.
 
 const { AsyncLocalStorage } = require('node:async_hooks');

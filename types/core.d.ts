@@ -13,9 +13,7 @@ export declare class QuotaCoreError extends Error {
  * A SQLite connection of the host: a better-sqlite3 `Database`, a node:sqlite `DatabaseSync` made with
  * `allowExtension: true`, or an adapter that holds one of them in `raw`.
  */
-export type HostDatabase =
-  | { loadExtension(path: string): unknown }
-  | { readonly raw: unknown };
+export type HostDatabase = { loadExtension(path: string): unknown } | { readonly raw: unknown };
 
 /** Where log lines go. The first argument is a tag such as `quota:degraded`, the second the message. */
 export interface QuotaLogger {
@@ -25,6 +23,7 @@ export interface QuotaLogger {
   error?(tag: string, message: string, details?: unknown): void;
 }
 
+/** Options of `createQuotaCore` and `configure`; docs/options.md has them as a table. */
 export interface QuotaCoreOptions {
   /**
    * The database: a connection of the host, a function that returns it (asked at each call; it may throw or return
@@ -72,6 +71,7 @@ export interface LimitLearnedEvent {
   limit: number;
 }
 
+/** The events of an instance and what they carry. */
 export interface QuotaCoreEvents {
   cooldown_set: CooldownSetEvent;
   cooldown_recovered: CooldownRecoveredEvent;

@@ -23,6 +23,7 @@ export interface QuotaShareTarget {
   weight?: number | null | undefined;
 }
 
+/** Options of {@link selectQuotaShareTarget}. */
 export interface QuotaShareSelectOptions {
   /** Requests each connection may have in flight, by connection id. What is no positive number is no cap. */
   maxConcurrentByConnection?:
@@ -32,6 +33,7 @@ export interface QuotaShareSelectOptions {
     | undefined;
 }
 
+/** The outcome of {@link selectQuotaShareTarget}. */
 export interface QuotaShareSelection<T extends QuotaShareTarget = QuotaShareTarget> {
   /** The target to use; null for an empty list. Its connection has one more request in flight now. */
   target: T | null;
@@ -80,13 +82,21 @@ export interface AccountUsage {
   quotas?: Readonly<Record<string, { used?: number; resetAt?: string | null } | null | undefined>> | null | undefined;
 }
 
+/** What is used of an `AbortSignal`; declared here so that the types need neither Node's nor a browser's. */
+export interface QuotaShareAbortSignal {
+  readonly aborted: boolean;
+  addEventListener(type: 'abort', listener: () => void, options?: { once?: boolean }): void;
+  removeEventListener(type: 'abort', listener: () => void): void;
+}
+
+/** How to wait for a concurrency slot. */
 export interface QuotaShareSlotOptions {
   /** How long to wait for a slot, in ms. Default 30 000; 0 does not wait past the current turn of the event loop. */
   queueTimeoutMs?: number | null | undefined;
   /** How many may wait for one connection. Default 10 000. */
   maxQueueSize?: number | null | undefined;
   /** Aborting it ends the wait with null. */
-  signal?: AbortSignal | null | undefined;
+  signal?: QuotaShareAbortSignal | null | undefined;
 }
 
 /** A candidate of one execution, marked in place. */
@@ -96,6 +106,7 @@ export interface ExecutionCandidate {
   quotaSoftPenalty?: boolean | undefined;
 }
 
+/** The parts of a shared model's name. */
 export interface ParsedQuotaModelName {
   groupSlug: string;
   provider: string;
@@ -103,6 +114,7 @@ export interface ParsedQuotaModelName {
   model: string;
 }
 
+/** What an API key's pools give access to. */
 export interface QuotaKeyScope {
   connectionIds: string[];
   providers: string[];
@@ -127,7 +139,11 @@ export declare function selectQuotaShareTarget<T extends QuotaShareTarget>(
 ): QuotaShareSelection<T>;
 
 /** Counts one more request in flight, for at most `ttlMs` (default 120 000). Gives the new count; 0 without a connection. */
-export declare function incrementInflight(connectionId: string | null | undefined, ttlMs?: number, now?: number): number;
+export declare function incrementInflight(
+  connectionId: string | null | undefined,
+  ttlMs?: number,
+  now?: number,
+): number;
 /** Counts one less: of those in flight, the one that would expire first. */
 export declare function decrementInflight(connectionId: string | null | undefined, now?: number): void;
 /** Requests in flight on a connection, without those that expired. */
@@ -153,7 +169,11 @@ export declare function acquireQuotaShareConcurrencySlot(
  * Asked in this order: the option `saturation` (not cached) alone, if given; a registered fetcher, or the provider's own
  * reading; the headers of the last response.
  */
-export declare function getSaturation(connectionId: string, provider: string, dimension: SaturationDimension): Promise<number>;
+export declare function getSaturation(
+  connectionId: string,
+  provider: string,
+  dimension: SaturationDimension,
+): Promise<number>;
 /** Sets the fetchers that the object names; null removes one, the others stay. */
 export declare function setSaturationFetchers(fetchers: SaturationFetchers): void;
 /** Gives a provider its own signal (0 to 1, or null), in place of the built-in reading. */
@@ -184,14 +204,20 @@ export declare function recordUsage(
 /** Whether a window is used up. */
 export declare function isBucketSaturated(connectionId: string, windowKey: string, now?: number): boolean;
 /** Notes all windows of a provider's usage answer; what is no quota in it is passed over. */
-export declare function updateAccountBuckets(connectionId: string, usage: AccountUsage | null | undefined, now?: number): void;
+export declare function updateAccountBuckets(
+  connectionId: string,
+  usage: AccountUsage | null | undefined,
+  now?: number,
+): void;
 
 /** The score, times `QUOTA_SOFT_DEPRIORITIZE_FACTOR` (0 to 1, default 0.7) when penalized. */
 export declare function applySoftPenalty(score: number, penalized: boolean | undefined): number;
 /** Makes the candidates of an execution known, so that they can be marked by key and step. */
 export declare function registerExecutionCandidates(candidates: readonly ExecutionCandidate[]): void;
 /** Forgets executions, by key or by candidate. */
-export declare function unregisterExecutionCandidates(executionKeys: readonly (string | ExecutionCandidate | null | undefined)[]): void;
+export declare function unregisterExecutionCandidates(
+  executionKeys: readonly (string | ExecutionCandidate | null | undefined)[],
+): void;
 /** Sets `quotaSoftPenalty` on a known candidate; an unknown one is passed over. */
 export declare function setCandidateQuotaSoftPenalty(
   executionKey: string | null | undefined,
@@ -210,7 +236,10 @@ export declare function parseQuotaModelName(name: string): ParsedQuotaModelName 
 /** Whether a name begins as those of shared models do. */
 export declare function isQuotaModelName(name: string): boolean;
 /** The connections that both lists allow; an empty list allows all. */
-export declare function constrainConnectionsToQuota(allowedConnections: readonly string[], quotaConnections: readonly string[]): string[];
+export declare function constrainConnectionsToQuota(
+  allowedConnections: readonly string[],
+  quotaConnections: readonly string[],
+): string[];
 /** What the pools of an API key's `allowed_quotas`, with the pools of their groups, give access to. */
 export declare function resolveQuotaKeyScope(poolIds: readonly string[] | null | undefined): QuotaKeyScope;
 /**

@@ -42,7 +42,8 @@ function fill(db, keys) {
       allocate.run(POOL, `key-${index}`, 100 / keys);
       for (const { unit, window } of DIMENSIONS) {
         const bucket = Math.floor(NOW / BUCKET_MS[window]);
-        for (const at of [bucket - 1, bucket]) add.run(`key-${index}`, `${POOL}:${unit}:${window}`, at, index + 0.1, NOW);
+        for (const at of [bucket - 1, bucket])
+          add.run(`key-${index}`, `${POOL}:${unit}:${window}`, at, index + 0.1, NOW);
       }
     }
   })();

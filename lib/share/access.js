@@ -1,3 +1,5 @@
+'use strict';
+
 // What API keys may use through the pools they are limited to.
 
 const { requireString } = require('../args.js');

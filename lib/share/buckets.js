@@ -1,3 +1,5 @@
+'use strict';
+
 // Which usage windows of an account are used up ('5h', '7d', '7d:<model>'), as the provider last reported.
 
 const { finiteNumber, requireNumber, requireString, stringOrNone } = require('../args.js');

@@ -1,3 +1,5 @@
+'use strict';
+
 // The host's quota database modules: schema, pools, allocations, groups, model caps, raw counters. Synchronous.
 
 const { randomUUID } = require('node:crypto');

@@ -1,3 +1,5 @@
+'use strict';
+
 // May this key spend on this connection now? One native call when the built-in store counts and the signals are at hand;
 // the same questions, asked of the host's own store, otherwise.
 

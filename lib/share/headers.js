@@ -1,3 +1,5 @@
+'use strict';
+
 // The rate-limit headers of a provider's last response, as a signal of how used up its token limit is.
 
 const { binding } = require('../native.js');

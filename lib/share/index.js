@@ -1,3 +1,5 @@
+'use strict';
+
 // Quota sharing: one provider account among several keys. The parts, put together.
 
 const { createAccess } = require('./access.js');

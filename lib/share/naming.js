@@ -1,3 +1,5 @@
+'use strict';
+
 // Names of the virtual models a pool offers, and what an API key may use through them.
 
 const { binding } = require('../native.js');

@@ -1,3 +1,5 @@
+'use strict';
+
 // Soft policies: a key over its share is ranked lower, not refused.
 
 const { invalidArgument } = require('../errors.js');

@@ -1,3 +1,5 @@
+'use strict';
+
 // Plans of connections: stored rows, the catalog of known providers, and which of them applies.
 
 const { requireString } = require('../args.js');

@@ -1,3 +1,5 @@
+'use strict';
+
 // What was spent: adds the cost of a finished request to the key's counters. Told when it fails, never thrown.
 
 const { buildConsumptionCost } = require('./rules.js');

@@ -1,3 +1,5 @@
+'use strict';
+
 // The pure rules of quota sharing: fair share, burn rate, dimension keys, costs of a response. State-free.
 
 const { binding } = require('../native.js');

@@ -1,3 +1,5 @@
+'use strict';
+
 // How used up a connection's quota is: asked from the host's fetchers, read as each provider reports it, kept 30 s.
 
 const { requireFunction, requireObject, requireString } = require('../args.js');

@@ -1,3 +1,5 @@
+'use strict';
+
 // The native scheduling state of one instance, and the interned names that selections are made of.
 
 const { binding } = require('../native.js');

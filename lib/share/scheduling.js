@@ -1,3 +1,5 @@
+'use strict';
+
 // Scheduling inside a pool and the signals it reads: the parts, put together.
 
 const { createBuckets } = require('./buckets.js');

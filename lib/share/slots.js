@@ -1,3 +1,5 @@
+'use strict';
+
 // Concurrency slots of a connection: so many requests at once, the others wait in line. Waiting ends with a slot or with
 // null ("go ahead without one"), never with an error: a limit that cannot be kept must not stop the host.
 

@@ -1,3 +1,5 @@
+'use strict';
+
 // What the parts of quota sharing have in common: the native engine, calls into it, and the host's listeners.
 
 const { binding } = require('../native.js');

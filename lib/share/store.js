@@ -1,3 +1,5 @@
+'use strict';
+
 // Where consumption is counted: the built-in SQLite store, the host's own object, or the driver that settings name.
 
 const { QuotaCoreError } = require('../errors.js');

@@ -1,3 +1,5 @@
+'use strict';
+
 // Which target of a pool serves a request, and how many requests each connection has in flight.
 
 const { binding } = require('../native.js');
