@@ -1,4 +1,4 @@
 import { quotaCore } from './core.js';
 
 export const { enforceQuotaShare, recordConsumption, onQuotaExceeded } = quotaCore;
-export type { EnforceDecision, EnforceInput } from 'quota-core';
+export type { EnforceDecision, EnforceRequest } from 'quota-core';
