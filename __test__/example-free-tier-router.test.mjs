@@ -11,8 +11,11 @@ const lends = ['better-sqlite3', 'vitest', '@types/better-sqlite3', '@types/node
 const project = projectFrom('examples/free-tier-router', lends);
 after(() => project.remove());
 
+const { FORCE_COLOR, ...inherited } = process.env;
+const env = { ...inherited, NO_COLOR: '1' };
+
 function runs(args) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd: project.folder, encoding: 'utf8' });
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd: project.folder, encoding: 'utf8', env });
   assert.equal(status, 0, `${stdout}${stderr}`);
   return stdout;
 }
