@@ -4,7 +4,12 @@ fn main() {
     #[cfg(feature = "node")]
     napi_build::setup();
     // The header beside the bundled SQLite: a test compares our table of functions with it.
-    if let Ok(include) = std::env::var("DEP_SQLITE3_INCLUDE") {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "cargo talks to build scripts through the environment"
+    )]
+    let include = std::env::var("DEP_SQLITE3_INCLUDE");
+    if let Ok(include) = include {
         println!("cargo:rustc-env=QUOTA_CORE_SQLITE3_INCLUDE={include}");
     }
 }

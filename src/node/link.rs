@@ -47,7 +47,7 @@ pub fn open_file(path: String) -> Result<Connection> {
         Conn::open(std::path::Path::new(&path))?
     };
     match schema::ensure(&conn).map_err(|error| (error.kind(), error)) {
-        Ok(_) | Err((SqlErrorKind::ReadOnly | SqlErrorKind::Busy | SqlErrorKind::Full, _)) => {
+        Ok(()) | Err((SqlErrorKind::ReadOnly | SqlErrorKind::Busy | SqlErrorKind::Full, _)) => {
             Ok(Connection(conn))
         }
         Err((_, error)) => {

@@ -38,6 +38,10 @@ type RouteKey = (u32, Rc<str>);
 
 /// The table of handles. A handle stays valid until [`Routes::sweep`] lets it go.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the table holds accounts beside the routes"
+)]
 pub struct Routes {
     routes: Vec<Option<Rc<Route>>>,
     accounts: Vec<Option<Rc<Account>>>,

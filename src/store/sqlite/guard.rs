@@ -1,6 +1,6 @@
 //! The guard: an eponymous virtual table that tells when a host closes its connection.
 //!
-//! better-sqlite3 closes with `sqlite3_close` and ignores SQLITE_BUSY: one cached statement of ours would keep the
+//! better-sqlite3 closes with `sqlite3_close` and ignores `SQLITE_BUSY`: one cached statement of ours would keep the
 //! handle, and with it the `-wal` and `-shm` files, alive. SQLite disconnects virtual tables before it looks for
 //! statements, so `xDisconnect` is the moment to finalize ours; `xDestroy` of the module is the last sign of life of a
 //! handle. This file owns the module and its callbacks; it runs no query but the one that connects the table.

@@ -77,12 +77,15 @@ pub fn key_cap(conn: &Conn, key: f64, cap: AccountCap) -> Result<Option<f64>, Sq
         .flatten())
 }
 
+/// A budget label and a daily token limit.
+pub type BillingFacts = (Option<String>, Option<f64>);
+
 /// What a model's first row says about billing: its budget label and its own daily token limit.
 pub fn model_billing(
     conn: &Conn,
     platform: &str,
     model: &str,
-) -> Result<Option<(Option<String>, Option<f64>)>, SqlError> {
+) -> Result<Option<BillingFacts>, SqlError> {
     conn.query_row(
         "SELECT monthly_token_budget, tpd_limit FROM models WHERE platform = ? AND model_id = ? ORDER BY id LIMIT 1",
         &[Text(platform), Text(model)],

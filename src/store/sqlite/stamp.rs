@@ -107,8 +107,8 @@ impl Conn {
 
     fn total_changes(&self) -> c_int {
         let shared = self.shared();
-        // SAFETY: checked open by the callers, on its thread.
         if self.is_open() {
+            // SAFETY: open, and on its own thread.
             unsafe { (shared.api.total_changes)(shared.db) }
         } else {
             0

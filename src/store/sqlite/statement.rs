@@ -206,12 +206,13 @@ impl Row<'_> {
     #[allow(clippy::cast_precision_loss)] // better-sqlite3 hands out 64-bit integers as doubles, rounded likewise
     pub fn num(&self, index: usize) -> Option<f64> {
         let (column, kind) = self.column_type(index);
-        // SAFETY: as in `column_type`.
         match kind {
             ffi::SQLITE_NULL => None,
             ffi::SQLITE_INTEGER => {
+                // SAFETY: as in `column_type`.
                 Some(unsafe { (self.api.column_int64)(self.raw, column) } as f64)
             }
+            // SAFETY: as in `column_type`.
             _ => Some(unsafe { (self.api.column_double)(self.raw, column) }),
         }
     }
