@@ -142,7 +142,10 @@ impl RateEngine {
 
     /// The requests in flight that one key may have, from the texts of both variables; null = no limit.
     #[napi(catch_unwind)]
-    #[expect(clippy::unused_self, reason = "a method, as JavaScript calls the others")]
+    #[allow(
+        clippy::unused_self,
+        reason = "a method, as JavaScript calls the others"
+    )]
     pub fn key_concurrency_limit(
         &self,
         specific: Option<String>,

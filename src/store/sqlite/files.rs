@@ -5,9 +5,7 @@
 //! File", section 2.2.1). The hazard belongs to the process, so this register is the one deliberate process-wide state.
 
 use std::collections::HashMap;
-use std::path::Path;
-#[cfg(not(unix))]
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
@@ -16,7 +14,7 @@ use parking_lot::Mutex;
 pub enum FileId {
     #[cfg(unix)]
     Inode(u64, u64),
-    #[cfg(not(unix))]
+    #[cfg_attr(unix, allow(dead_code, reason = "other systems have no inodes"))]
     Path(PathBuf),
 }
 
