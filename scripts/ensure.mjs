@@ -59,7 +59,7 @@ export async function ensure(profile = 'any') {
   const missing = dependenciesMissing();
   if (missing.length > 0) {
     console.log(`Installing the dev dependencies (${missing.length} missing) …`);
-    const code = await run('npm', ['ci', '--no-fund', '--no-audit']);
+    const code = await run('npm', ['ci', '--no-fund', '--no-audit', '--loglevel=error']);
     if (code !== 0) throw new Error(`npm ci ended with ${code}`);
   }
   const reason = reasonToBuild(profile);
