@@ -41,7 +41,7 @@ export function errorCodesInDocs() {
 const printer = ts.createPrinter({ removeComments: true, newLine: ts.NewLineKind.LineFeed });
 
 /**
- * The exports of a declaration file, by name: the declaration's text without comments, its doc comment, the file it is
+ * The named exports of a declaration file: the declaration's text without comments, its doc comment, the file it is
  * in; `value` tells functions, classes and constants from types.
  */
 export function publicTypes(entry = 'index.d.ts') {
@@ -56,6 +56,7 @@ export function publicTypes(entry = 'index.d.ts') {
   const module = checker.getSymbolAtLocation(program.getSourceFile(path));
   const out = new Map();
   for (const symbol of checker.getExportsOfModule(module)) {
+    if (symbol.name === 'default') continue;
     const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
     const declarations = (target.declarations ?? []).map((node) =>
       node.kind === ts.SyntaxKind.VariableDeclaration ? node.parent.parent : node,
@@ -68,12 +69,18 @@ export function publicTypes(entry = 'index.d.ts') {
       text,
       value: Boolean(target.flags & ts.SymbolFlags.Value),
       documentation: ts.displayPartsToString(target.getDocumentationComment(checker)).trim(),
+      members: memberNames(checker, target),
       callable: Boolean(target.flags & ts.SymbolFlags.Function),
       parameters: parameterNames(target),
       file: relative(root, declarations[0].getSourceFile().fileName).replaceAll('\\', '/'),
     });
   }
   return out;
+}
+
+function memberNames(checker, symbol) {
+  if (!(symbol.flags & ts.SymbolFlags.Interface)) return [];
+  return checker.getPropertiesOfType(checker.getDeclaredTypeOfSymbol(symbol)).map(({ name }) => name);
 }
 
 function parameterNames(symbol) {
