@@ -15,7 +15,7 @@ import {
 } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
 import { ensure } from './ensure.mjs';
 import { checkPackages } from './pack/contents.mjs';
 import { nodes } from './pack/nodes.mjs';
@@ -167,6 +167,7 @@ async function main() {
   }
   await lockfiles();
   await missingPlatform();
+  await publishing([...packed.keys()], dirname(tarball));
   await selection();
   console.log(`\n${checks} passed, 0 failed`);
 }
@@ -212,6 +213,26 @@ async function missingPlatform() {
     const [, command] = /Reinstall with: npm (.*)/.exec(failed);
     await npm(folder, ...command.trim().split(' '));
     await runs(process.execPath, folder, 'main.cjs');
+  });
+}
+
+/** The release's last step, against a registry of its own: run twice, it publishes once, and ours last. */
+async function publishing(names, folder) {
+  await check('publishing: platform packages first, and a second run adds nothing', async () => {
+    const target = await startRegistry([]);
+    const userconfig = join(work, 'publish.npmrc');
+    writeFileSync(userconfig, `registry=${target.url}\n${target.url.slice('http:'.length)}:_authToken=stub\n`);
+    const env = { ...process.env, npm_config_userconfig: userconfig, npm_config_cache: join(work, 'publish-cache') };
+    const publish = () => output(process.execPath, [join(root, 'scripts/release/publish.mjs'), folder], { env });
+    try {
+      await publish();
+      assert.deepEqual([...target.published].sort(), [...names].sort());
+      assert.equal(target.published.at(-1), 'quota-core');
+      assert.equal((await publish()).match(/published already/g).length, names.length);
+      assert.equal(target.published.length, names.length);
+    } finally {
+      await target.close();
+    }
   });
 }
 
