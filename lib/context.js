@@ -30,8 +30,10 @@ function checkOptions(options) {
       throw invalidArgument(`options.${name} must be one of ${values.map((value) => `'${value}'`).join(', ')}`);
     }
   }
-  if (options.serverLogs !== undefined && typeof options.serverLogs !== 'boolean') {
-    throw invalidArgument(`options.serverLogs must be a boolean, not ${describe(options.serverLogs)}`);
+  for (const name of ['serverLogs', 'index']) {
+    if (options[name] !== undefined && typeof options[name] !== 'boolean') {
+      throw invalidArgument(`options.${name} must be a boolean, not ${describe(options[name])}`);
+    }
   }
   for (const name of ['env', 'logger', 'quotaStore']) {
     const value = options[name];

@@ -26,6 +26,7 @@ function createRateLimit(ctx) {
     ctx.link,
     recorded,
     (ctx.options.dayWindow ?? (recorded ? 'sliding-24h' : 'utc-day')) === 'sliding-24h',
+    ctx.options.index ?? true,
   );
   const routes = createRoutes(rate);
 

@@ -45,6 +45,10 @@ export interface QuotaCoreOptions {
   logger?: QuotaLogger;
   /** Warnings and errors also go to the host's `server_logs` table, where it exists. Default: false. */
   serverLogs?: boolean;
+  /**
+   * Answer from memory while the database is what it was; the answers are the same with and without. Default: true.
+   */
+  index?: boolean;
   /** The host's key validation, for the cooldown probe. */
   probe?: Probe;
 }

@@ -23,6 +23,13 @@ impl DayWindow {
     }
 }
 
+/// The length of a window: minute axes (rpm, tpm) or day axes (rpd, tpd).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Span {
+    Minute,
+    Day,
+}
+
 /// The windows of an instance. An event counts when its instant is greater than the bound given here.
 #[derive(Debug, Clone, Copy)]
 pub struct Windows {
@@ -39,6 +46,15 @@ impl Windows {
     #[must_use]
     pub fn day_window(self) -> DayWindow {
         self.day
+    }
+
+    /// The axis of this length.
+    #[must_use]
+    pub fn after(self, span: Span, now: f64) -> f64 {
+        match span {
+            Span::Minute => self.minute(now),
+            Span::Day => self.day(now),
+        }
     }
 
     /// rpm and tpm.

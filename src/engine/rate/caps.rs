@@ -1,11 +1,12 @@
 //! Account-wide caps: a platform and key over all models.
 
-use super::memory::{MemoryUsage, Span};
-use super::{Account, RateEngine};
+use super::memory::MemoryUsage;
+use super::{Account, RateEngine, Sight};
 use crate::core::Compat;
 use crate::core::billing::{billed_tokens, token_multiplier};
 use crate::core::env_caps::account_cap;
 use crate::core::gates::{admits_request, admits_tokens};
+use crate::core::windows::Span;
 use crate::providers::caps::{AccountCap, BILLS_BY_MULTIPLIER};
 use crate::store::sqlite::usage::UsageKind;
 use crate::store::sqlite::{host, usage};
@@ -19,55 +20,149 @@ impl RateEngine {
         key: Option<f64>,
         env: Option<&str>,
     ) -> Option<f64> {
-        let own = key
-            .and_then(|key| self.ask_quietly(|conn| host::key_cap(conn, key, cap)))
-            .flatten();
+        let own = key.and_then(|key| {
+            let account = self.routes.account(platform, key);
+            let sight = self.look();
+            self.own_cap(&sight, account, key, cap)
+        });
         account_cap(cap, platform, env, own)
     }
 
-    fn account_requests(&mut self, account: &Account, span: Span, after: f64) -> f64 {
+    /// The cap of an account.
+    fn cap_of(
+        &mut self,
+        sight: &Sight,
+        cap: AccountCap,
+        (id, account): (u32, &Account),
+        env: Option<&str>,
+    ) -> Option<f64> {
+        let own = self.own_cap(sight, id, account.key, cap);
+        account_cap(cap, &account.platform, env, own)
+    }
+
+    /// What the key's own row says. A host without such columns, or without the table, says nothing.
+    fn own_cap(&mut self, sight: &Sight, account: u32, key: f64, cap: AccountCap) -> Option<f64> {
+        self.recall(sight, |index, conn| {
+            index.key_cap(conn, account, cap as u8, |conn| {
+                Some(host::key_cap(conn, key, cap).ok().flatten())
+            })
+        })
+        .or_else(|| self.ask_quietly(|conn| host::key_cap(conn, key, cap)))
+        .flatten()
+    }
+
+    fn account_requests(
+        &mut self,
+        sight: &Sight,
+        (id, account): (u32, &Account),
+        span: Span,
+        after: f64,
+        now: f64,
+    ) -> f64 {
         let (platform, key) = (&*account.platform, account.key);
-        let used = match self.ask(|conn| usage::account_requests(conn, platform, key, after)) {
+        let remembered = self
+            .account_totals(sight, (id, account), span, after, now)
+            .map(|models| {
+                models
+                    .iter()
+                    .fold(0.0, |sum, (_, requests, _)| sum + requests)
+            });
+        let used = match remembered
+            .or_else(|| self.ask(|conn| usage::account_requests(conn, platform, key, after)))
+        {
             Some(count) => count,
             None => events(&self.memory, account, span, after),
         };
         used + events(&self.backlog, account, span, after)
     }
 
+    /// Route, requests and tokens of every model of an account, from memory.
+    fn account_totals(
+        &mut self,
+        sight: &Sight,
+        (id, account): (u32, &Account),
+        span: Span,
+        after: f64,
+        now: f64,
+    ) -> Option<Vec<(u32, f64, f64)>> {
+        let (index, conn) = (self.index.as_mut()?, sight.0.as_ref()?);
+        let (platform, key) = (&*account.platform, account.key);
+        let routes = &mut self.routes;
+        let known = index.account_routes(conn, id, (platform, key), after, now, |model| {
+            routes.route(platform, model, key)
+        })?;
+        Some(
+            known
+                .into_iter()
+                .map(|route| {
+                    let (requests, tokens) = index.route_totals(route, after, span);
+                    (route, requests, tokens)
+                })
+                .collect(),
+        )
+    }
+
     /// `providerDailyRequestCount`: since midnight UTC.
     pub fn daily_requests(&mut self, account: u32, now: f64) -> f64 {
-        let after = self.windows.utc_day(now);
-        self.account(account).map_or(0.0, |account| {
-            self.account_requests(&account, Span::Day, after)
-        })
+        self.requests_of_account(account, Span::Day, now)
     }
 
     /// `providerMinuteRequestCount`: the last minute.
     pub fn minute_requests(&mut self, account: u32, now: f64) -> f64 {
-        let after = self.windows.minute(now);
-        self.account(account).map_or(0.0, |account| {
-            self.account_requests(&account, Span::Minute, after)
-        })
+        self.requests_of_account(account, Span::Minute, now)
+    }
+
+    fn requests_of_account(&mut self, account: u32, span: Span, now: f64) -> f64 {
+        let Some(owner) = self.account(account) else {
+            return 0.0;
+        };
+        let sight = self.look();
+        self.account_requests(
+            &sight,
+            (account, &owner),
+            span,
+            self.account_window(span, now),
+            now,
+        )
+    }
+
+    /// The day of an account is the UTC day, whatever the day window of its routes.
+    fn account_window(&self, span: Span, now: f64) -> f64 {
+        match span {
+            Span::Minute => self.windows.minute(now),
+            Span::Day => self.windows.utc_day(now),
+        }
     }
 
     /// `providerDailyTokenCount`: billed tokens since midnight UTC, rounded up per model. Without a cap nothing is
     /// billed, so the count is 0.
     pub fn daily_tokens(&mut self, account: u32, now: f64, env: Option<&str>) -> f64 {
-        let Some(account) = self.account(account) else {
+        let Some(owner) = self.account(account) else {
             return 0.0;
         };
-        match self.cap(
-            AccountCap::DailyTokens,
-            &account.platform,
-            Some(account.key),
-            env,
-        ) {
-            Some(_) => self.billed_today(&account, now, platform_cap(&account.platform, env)),
+        let sight = self.look();
+        match self.cap_of(&sight, AccountCap::DailyTokens, (account, &owner), env) {
+            Some(_) => self.billed_today(
+                &sight,
+                (account, &owner),
+                now,
+                platform_cap(&owner.platform, env),
+            ),
             None => 0.0,
         }
     }
 
-    fn billed_today(&mut self, account: &Account, now: f64, cap: f64) -> f64 {
+    fn billed_today(
+        &mut self,
+        sight: &Sight,
+        (id, account): (u32, &Account),
+        now: f64,
+        cap: f64,
+    ) -> f64 {
+        let remembered = self.billed_from_memory(sight, (id, account), now, cap);
+        if let Some(billed) = remembered {
+            return billed;
+        }
         let (platform, key, after) = (&*account.platform, account.key, self.windows.utc_day(now));
         let answer = match self.compat {
             Compat::Recorded => {
@@ -112,6 +207,27 @@ impl RateEngine {
         billed
     }
 
+    /// The corrected sum, while nothing of it has to come from SQL.
+    fn billed_from_memory(
+        &mut self,
+        sight: &Sight,
+        (id, account): (u32, &Account),
+        now: f64,
+        cap: f64,
+    ) -> Option<f64> {
+        // The recorded sum depends on the host's `models` rows in a way that only the join shows.
+        if self.compat.is_recorded() || !self.backlog.is_empty() {
+            return None;
+        }
+        let after = self.windows.utc_day(now);
+        let models = self.account_totals(sight, (id, account), Span::Day, after, now)?;
+        let platform = &*account.platform;
+        Some(models.into_iter().fold(0.0, |sum, (route, _, tokens)| {
+            let model = self.route(route).map(|route| route.model.clone());
+            sum + self.bill_model(platform, model.as_deref().unwrap_or_default(), tokens, cap)
+        }))
+    }
+
     /// What tokens of a model cost, by the model's own row.
     fn bill_model(&mut self, platform: &str, model: &str, tokens: f64, cap: f64) -> f64 {
         let row = if BILLS_BY_MULTIPLIER.contains(&platform) {
@@ -144,15 +260,22 @@ impl RateEngine {
         let Some(owner) = self.account(account) else {
             return true;
         };
-        let Some(limit) = self.cap(cap, &owner.platform, Some(owner.key), env) else {
+        let sight = self.look();
+        let Some(limit) = self.cap_of(&sight, cap, (account, &owner), env) else {
             return true;
         };
-        let used = match cap {
-            AccountCap::MinuteRequests => self.minute_requests(account, now),
-            AccountCap::DailyRequests | AccountCap::DailyTokens => {
-                self.daily_requests(account, now)
-            }
+        let span = if cap == AccountCap::MinuteRequests {
+            Span::Minute
+        } else {
+            Span::Day
         };
+        let used = self.account_requests(
+            &sight,
+            (account, &owner),
+            span,
+            self.account_window(span, now),
+            now,
+        );
         let in_flight = f64::from(self.in_flight(account, now));
         admits_request(used, in_flight, limit)
     }
@@ -169,16 +292,13 @@ impl RateEngine {
         let Some(owner) = self.account(account) else {
             return true;
         };
-        let Some(limit) = self.cap(
-            AccountCap::DailyTokens,
-            &owner.platform,
-            Some(owner.key),
-            env,
-        ) else {
+        let sight = self.look();
+        let Some(limit) = self.cap_of(&sight, AccountCap::DailyTokens, (account, &owner), env)
+        else {
             return true;
         };
         let published = platform_cap(&owner.platform, env);
-        let used = self.billed_today(&owner, now, published);
+        let used = self.billed_today(&sight, (account, &owner), now, published);
         let in_flight = self.in_flight_of_account(account, now).tokens;
         let wanted = self.tokens(wanted);
         let in_flight = self.bill_model(&owner.platform, model, in_flight, published);

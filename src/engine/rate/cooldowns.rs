@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use rustc_hash::FxHashMap;
 use serde_json::json;
 
-use super::memory::Span;
-use super::{RateEngine, Route};
+use super::{RateEngine, Sight};
 use crate::core::Compat;
 use crate::core::cooldown::{
     self, Bench, LOCAL_ENDPOINT, MODEL_FORBIDDEN, PAYMENT_REQUIRED, Source, TRANSIENT,
@@ -18,7 +18,9 @@ use crate::core::learning::{ProviderLimit, parse_provider_limit};
 use crate::core::route::RouteName;
 use crate::core::time::{DAY, utc_midnight};
 use crate::core::url_locality::is_loopback_or_private_url;
+use crate::core::windows::Span;
 use crate::store::sqlite::cooldowns::{self as table, CooldownRow};
+use crate::store::sqlite::index::RouteRef;
 use crate::store::sqlite::{Conn, SqlError, host};
 
 /// A bench in memory.
@@ -35,6 +37,10 @@ struct MemoryBench {
 pub struct MemoryCooldowns {
     compat: Compat,
     benches: HashMap<String, MemoryBench>,
+    /// How many were set while the database was away.
+    away: usize,
+    /// Copies of rows that are up to date, by route handle: asking again writes nothing.
+    copied: FxHashMap<u32, f64>,
 }
 
 impl MemoryCooldowns {
@@ -43,6 +49,8 @@ impl MemoryCooldowns {
         Self {
             compat,
             benches: HashMap::new(),
+            away: 0,
+            copied: FxHashMap::default(),
         }
     }
 
@@ -51,41 +59,73 @@ impl MemoryCooldowns {
         self.benches.len()
     }
 
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.benches.is_empty()
+    }
+
     fn set(&mut self, route: &RouteName<'_>, expires_at: f64, away: bool) {
-        self.benches.insert(
-            route.memory_key(self.compat),
-            MemoryBench {
-                key: route.key,
-                expires_at,
-                away,
-            },
-        );
+        self.copied.clear();
+        let bench = MemoryBench {
+            key: route.key,
+            expires_at,
+            away,
+        };
+        let before = self.benches.insert(route.memory_key(self.compat), bench);
+        self.away += usize::from(away);
+        self.away -= usize::from(before.is_some_and(|before| before.away));
+    }
+
+    /// Keeps a copy of a row that the table holds.
+    fn copy(&mut self, handle: u32, route: &RouteName<'_>, expires_at: f64) {
+        if self.copied.get(&handle) != Some(&expires_at) {
+            self.set(route, expires_at, false);
+            self.copied.insert(handle, expires_at);
+        }
     }
 
     fn remove(&mut self, route: &RouteName<'_>) {
-        self.benches.remove(&route.memory_key(self.compat));
+        if !self.benches.is_empty() {
+            self.remove_named(&route.memory_key(self.compat));
+        }
+    }
+
+    fn remove_named(&mut self, name: &str) {
+        self.copied.clear();
+        self.away -= usize::from(self.benches.remove(name).is_some_and(|bench| bench.away));
     }
 
     /// Whether memory benches the route: true at the very instant of expiry.
-    fn benches(&self, route: &RouteName<'_>, now: f64, away_only: bool) -> bool {
+    fn benches(&self, route: &RouteName<'_>, now: f64) -> bool {
         self.benches
             .get(&route.memory_key(self.compat))
-            .is_some_and(|bench| now <= bench.expires_at && (bench.away || !away_only))
+            .is_some_and(|bench| now <= bench.expires_at)
+    }
+
+    /// Whether a bench that was set while the database was away holds.
+    fn benches_away(&self, route: &RouteName<'_>, now: f64) -> bool {
+        self.away > 0
+            && self
+                .benches
+                .get(&route.memory_key(self.compat))
+                .is_some_and(|bench| bench.away && now <= bench.expires_at)
     }
 
     /// Drops the copy of a row that is gone; what was set while the database was away stays.
     fn forget_copy(&mut self, route: &RouteName<'_>) {
-        let key = route.memory_key(self.compat);
-        if self.benches.get(&key).is_some_and(|bench| !bench.away) {
-            self.benches.remove(&key);
+        if self.benches.is_empty() {
+            return;
+        }
+        let name = route.memory_key(self.compat);
+        if self.benches.get(&name).is_some_and(|bench| !bench.away) {
+            self.remove_named(&name);
         }
     }
 
     /// Removes the benches of a key: their memory keys, and how many of them no row speaks for.
     fn remove_key(&mut self, key: f64) -> (Vec<String>, usize) {
         let suffix = format!(":{}", key + 0.0);
-        let compat = self.compat;
-        let mut away = 0;
+        let (compat, before) = (self.compat, self.away);
         let gone: Vec<String> = self
             .benches
             .iter()
@@ -93,19 +133,18 @@ impl MemoryCooldowns {
                 Compat::Recorded => name.ends_with(&suffix),
                 Compat::Corrected => bench.key == key,
             })
-            .map(|(name, bench)| {
-                away += usize::from(bench.away);
-                name.clone()
-            })
+            .map(|(name, _)| name.clone())
             .collect();
         for name in &gone {
-            self.benches.remove(name);
+            self.remove_named(name);
         }
-        (gone, away)
+        (gone, before - self.away)
     }
 
     fn remove_expired(&mut self, now: f64) {
+        self.copied.clear();
         self.benches.retain(|_, bench| bench.expires_at > now);
+        self.away = self.benches.values().filter(|bench| bench.away).count();
     }
 }
 
@@ -119,15 +158,19 @@ pub struct Failure<'a> {
 
 impl RateEngine {
     /// `setCooldown`. `source` is a text because the recorded behaviour stores any.
-    pub fn set_cooldown(&mut self, route: u32, duration: f64, source: &str, now: f64) {
-        let Some(route) = self.route(route) else {
+    pub fn set_cooldown(&mut self, handle: u32, duration: f64, source: &str, now: f64) {
+        let Some(route) = self.route(handle) else {
             return;
         };
         let name = route.name();
         let expires_at = now + duration;
+        let sight = self.look();
         let stored = self
-            .ask(|conn| table::upsert(conn, &name, expires_at, source, now))
-            .is_some();
+            .write(|conn| table::upsert(conn, &name, expires_at, source, now))
+            .is_ok();
+        if stored {
+            self.bench_changed(&sight, handle, Some(expires_at), 1);
+        }
         self.cooldowns.set(&name, expires_at, !stored);
         self.link.emit(
             "cooldown_set",
@@ -138,42 +181,80 @@ impl RateEngine {
         );
     }
 
+    /// Tells the index of a bench of ours that was written right after a look.
+    fn bench_changed(&mut self, sight: &Sight, handle: u32, ends: Option<f64>, rows: u64) {
+        self.recall(sight, |index, conn| {
+            index.bench_changed(conn, handle, ends, rows);
+            Some(())
+        });
+    }
+
     /// `isOnCooldown`.
-    pub fn is_on_cooldown(&mut self, route: u32, now: f64) -> bool {
-        let Some(route) = self.route(route) else {
+    pub fn is_on_cooldown(&mut self, handle: u32, now: f64) -> bool {
+        let sight = self.look();
+        self.is_benched(&sight, handle, now)
+    }
+
+    pub(super) fn is_benched(&mut self, sight: &Sight, handle: u32, now: f64) -> bool {
+        let Some(route) = self.route(handle) else {
             return false;
         };
         let name = route.name();
+        let remembered = self.recall(sight, |index, conn| {
+            index.bench(conn, handle, |conn| table::expiry(conn, &name).ok())
+        });
+        // The common answer: no row, nothing in memory.
+        if remembered == Some(None) && self.cooldowns.is_empty() {
+            return false;
+        }
+        self.is_benched_by(handle, &name, remembered, now)
+    }
+
+    /// `row`: when the bench's row ends, where memory knows; otherwise the table is asked.
+    fn is_benched_by(
+        &mut self,
+        handle: u32,
+        name: &RouteName<'_>,
+        row: Option<Option<f64>>,
+        now: f64,
+    ) -> bool {
         let corrected = self.compat == Compat::Corrected;
-        match self.ask(|conn| table::expiry(conn, &name)) {
+        match row.or_else(|| self.ask(|conn| table::expiry(conn, name))) {
             Some(Some(expires_at)) if now > expires_at => {
-                let _ = self.write(|conn| table::delete(conn, &name));
+                self.delete_bench(handle, name);
                 if corrected {
-                    self.cooldowns.forget_copy(&name);
-                    self.cooldowns.benches(&name, now, true)
+                    self.cooldowns.forget_copy(name);
+                    self.cooldowns.benches_away(name, now)
                 } else {
-                    self.cooldowns.remove(&name);
+                    self.cooldowns.remove(name);
                     false
                 }
             }
             Some(Some(expires_at)) => {
-                if !corrected || !self.cooldowns.benches(&name, now, true) {
-                    self.cooldowns.set(&name, expires_at, false);
+                if !corrected || !self.cooldowns.benches_away(name, now) {
+                    self.cooldowns.copy(handle, name, expires_at);
                 }
                 true
             }
             // The row was deleted or rolled back by the host: it no longer benches.
             Some(None) if corrected => {
-                self.cooldowns.forget_copy(&name);
-                self.cooldowns.benches(&name, now, true)
+                self.cooldowns.forget_copy(name);
+                self.cooldowns.benches_away(name, now)
             }
             Some(None) | None => {
-                let benched = self.cooldowns.benches(&name, now, false);
+                let benched = self.cooldowns.benches(name, now);
                 if !benched {
-                    self.cooldowns.remove(&name);
+                    self.cooldowns.remove(name);
                 }
                 benched
             }
+        }
+    }
+
+    fn delete_bench(&mut self, handle: u32, name: &RouteName<'_>) {
+        let sight = self.look();
+        if let Ok(rows) = self.write(|conn| table::delete(conn, name)) {
+            self.bench_changed(&sight, handle, None, rows);
         }
     }
 
@@ -216,35 +297,36 @@ impl RateEngine {
     }
 
     /// `clearCooldownEarly`: one route, its ladder history stays.
-    pub fn clear_early(&mut self, route: u32) {
-        let Some(route) = self.route(route) else {
+    pub fn clear_early(&mut self, handle: u32) {
+        let Some(route) = self.route(handle) else {
             return;
         };
         let name = route.name();
-        let _ = self.write(|conn| table::delete(conn, &name));
+        self.delete_bench(handle, &name);
         self.cooldowns.remove(&name);
     }
 
     /// As [`Self::clear_early`], but only while the bench is a guess; whether it went.
-    pub(super) fn clear_if_heuristic(&mut self, route: u32) -> bool {
-        let Some(route) = self.route(route) else {
+    pub(super) fn clear_if_heuristic(&mut self, handle: u32) -> bool {
+        let Some(route) = self.route(handle) else {
             return false;
         };
         let name = route.name();
-        let gone = self
-            .ask(|conn| table::delete_heuristic(conn, &name))
-            .unwrap_or(0)
-            > 0;
-        if gone {
+        let sight = self.look();
+        let rows = self
+            .write(|conn| table::delete_heuristic(conn, &name))
+            .unwrap_or(0);
+        if rows > 0 {
+            self.bench_changed(&sight, handle, None, rows);
             self.cooldowns.remove(&name);
         }
-        gone
+        rows > 0
     }
 
     /// `cleanupExpiredCooldowns`; rows deleted.
     pub fn cleanup_cooldowns(&mut self, now: f64) -> u64 {
         self.cooldowns.remove_expired(now);
-        self.ask(|conn| table::delete_expired(conn, now))
+        self.write(|conn| table::delete_expired(conn, now))
             .unwrap_or(0)
     }
 
@@ -291,7 +373,7 @@ impl RateEngine {
                 source: Source::Heuristic,
             };
         }
-        let guess = if self.day_is_spent(&route_ref, rpd, tpd, now) {
+        let guess = if self.day_is_spent(&route_ref.asked(route), rpd, tpd, now) {
             self.next_ladder_step(route, now)
         } else if rpd.is_nan() && tpd.is_nan() && quota_signal {
             let name = route_ref.name();
@@ -312,9 +394,10 @@ impl RateEngine {
     }
 
     /// Leases do not count: a request in flight has not been refused.
-    fn day_is_spent(&mut self, route: &Route, rpd: f64, tpd: f64, now: f64) -> bool {
-        (!rpd.is_nan() && self.requests_used(route, Span::Day, now) >= rpd)
-            || (!tpd.is_nan() && self.tokens_used(route, Span::Day, now) >= tpd)
+    fn day_is_spent(&mut self, route: &RouteRef<'_>, rpd: f64, tpd: f64, now: f64) -> bool {
+        let sight = self.look();
+        (!rpd.is_nan() && self.requests_used(&sight, route, Span::Day, now) >= rpd)
+            || (!tpd.is_nan() && self.tokens_used(&sight, route, Span::Day, now) >= tpd)
     }
 
     /// `cooldownDecisionForError`: one call for a router's error path.

@@ -7,14 +7,8 @@ use std::collections::HashMap;
 use crate::core::Compat;
 use crate::core::route::RouteName;
 use crate::core::time::{DAY, MINUTE};
+use crate::core::windows::Span;
 use crate::store::sqlite::usage::UsageKind;
-
-/// One of the four windows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Span {
-    Minute,
-    Day,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Event {

@@ -30,6 +30,7 @@ use crate::core::probe::Pacing;
 use crate::core::snapshot::Snapshot;
 use crate::core::time::DAY;
 use crate::core::windows::{DayWindow, Windows};
+use crate::store::sqlite::index::Index;
 use crate::store::sqlite::{Conn, SqlError, SqlErrorKind};
 
 /// How the database fails. The later one takes more to be over: a write that works.
@@ -46,6 +47,8 @@ enum Trouble {
 pub struct RateOptions {
     pub compat: Compat,
     pub day_window: DayWindow,
+    /// Answer from memory while the database is what it was.
+    pub index: bool,
 }
 
 /// The engine of the single-router side.
@@ -54,6 +57,7 @@ pub struct RateEngine {
     compat: Compat,
     windows: Windows,
     pub routes: Routes,
+    index: Option<Index>,
     leases: LeaseBook,
     /// Events that no database could be asked to keep.
     memory: MemoryUsage,
@@ -74,12 +78,17 @@ pub struct RateEngine {
 impl RateEngine {
     #[must_use]
     pub fn new(link: Link, options: RateOptions) -> Self {
-        let RateOptions { compat, day_window } = options;
+        let RateOptions {
+            compat,
+            day_window,
+            index,
+        } = options;
         Self {
             link,
             compat,
             windows: Windows::new(compat, day_window),
             routes: Routes::default(),
+            index: index.then(Index::new),
             leases: LeaseBook::default(),
             memory: MemoryUsage::new(compat),
             backlog: MemoryUsage::new(Compat::Corrected),
@@ -111,6 +120,7 @@ impl RateEngine {
             RateOptions {
                 compat: self.compat,
                 day_window: self.windows.day_window(),
+                index: self.index.is_some(),
             },
         );
         *self = Self { routes, ..fresh };
@@ -120,6 +130,9 @@ impl RateEngine {
     pub fn sweep_routes(&mut self) {
         let leases = &self.leases;
         self.routes.sweep(|route| leases.uses_route(route));
+        if let Some(index) = &mut self.index {
+            index.forget_handles();
+        }
     }
 
     fn route(&self, id: u32) -> Option<Rc<Route>> {
@@ -128,6 +141,25 @@ impl RateEngine {
 
     fn account(&self, id: u32) -> Option<Rc<Account>> {
         self.routes.get_account(id).cloned()
+    }
+
+    /// Looks whether memory may answer now. Call at the start of an operation; nothing may be written before its last
+    /// question.
+    fn look(&mut self) -> Sight {
+        let generation = self.link.generation();
+        let Some(index) = self.index.as_mut() else {
+            return Sight(None);
+        };
+        Sight(self.link.conn().filter(|conn| index.look(conn, generation)))
+    }
+
+    /// Asks the index, where the look allows it.
+    fn recall<T>(
+        &mut self,
+        sight: &Sight,
+        ask: impl FnOnce(&mut Index, &Conn) -> Option<T>,
+    ) -> Option<T> {
+        ask(self.index.as_mut()?, sight.0.as_ref()?)
     }
 
     /// Asks the database; `None` = it does not answer, memory is the answer.
@@ -205,6 +237,9 @@ impl RateEngine {
         }
     }
 }
+
+/// What a look at the database gave: the connection, where memory may answer for it.
+struct Sight(Option<Conn>);
 
 /// Counts for diagnosis.
 #[derive(Debug, Clone, Copy)]

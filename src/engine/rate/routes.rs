@@ -5,6 +5,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use crate::core::route::RouteName;
+use crate::store::sqlite::index::RouteRef;
 
 /// A route that was named at least once.
 #[derive(Debug)]
@@ -16,6 +17,16 @@ pub struct Route {
 }
 
 impl Route {
+    /// As the index is asked about it, under its handle.
+    #[must_use]
+    pub fn asked(&self, route: u32) -> RouteRef<'_> {
+        RouteRef {
+            route,
+            account: self.account,
+            name: self.name(),
+        }
+    }
+
     #[must_use]
     pub fn name(&self) -> RouteName<'_> {
         RouteName {

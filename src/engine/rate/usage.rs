@@ -1,11 +1,12 @@
 //! Usage: what counts in the windows, the gates of a route, leases, records.
 
-use super::memory::Span;
-use super::{RateEngine, Route, means_later};
+use super::{RateEngine, Route, Sight, means_later};
 use crate::core::Compat;
 use crate::core::gates::{admits_request, admits_tokens, clamp_tokens};
 use crate::core::leases::{Lease, Load};
 use crate::core::time::{DAY, MINUTE};
+use crate::core::windows::Span;
+use crate::store::sqlite::index::RouteRef;
 use crate::store::sqlite::usage::{self, UsageKind};
 
 /// What a route used in the four windows.
@@ -18,16 +19,19 @@ pub struct Used {
 }
 
 impl RateEngine {
-    fn after(&self, span: Span, now: f64) -> f64 {
-        match span {
-            Span::Minute => self.windows.minute(now),
-            Span::Day => self.windows.day(now),
-        }
-    }
-
-    pub(super) fn requests_used(&mut self, route: &Route, span: Span, now: f64) -> f64 {
-        let (name, after) = (route.name(), self.after(span, now));
-        let used = match self.ask(|conn| usage::requests(conn, &name, after)) {
+    pub(super) fn requests_used(
+        &mut self,
+        sight: &Sight,
+        route: &RouteRef<'_>,
+        span: Span,
+        now: f64,
+    ) -> f64 {
+        let (name, after) = (route.name, self.windows.after(span, now));
+        let remembered = self.recall(sight, |index, conn| {
+            index.requests(conn, route, after, span, now)
+        });
+        let used = match remembered.or_else(|| self.ask(|conn| usage::requests(conn, &name, after)))
+        {
             Some(count) => count,
             None => {
                 self.memory
@@ -41,13 +45,22 @@ impl RateEngine {
             .events
     }
 
-    pub(super) fn tokens_used(&mut self, route: &Route, span: Span, now: f64) -> f64 {
-        let (name, after) = (route.name(), self.after(span, now));
+    pub(super) fn tokens_used(
+        &mut self,
+        sight: &Sight,
+        route: &RouteRef<'_>,
+        span: Span,
+        now: f64,
+    ) -> f64 {
+        let (name, after) = (route.name, self.windows.after(span, now));
         let read = match self.compat {
             Compat::Corrected => usage::tokens_saturating,
             Compat::Recorded => usage::tokens,
         };
-        let used = match self.ask(|conn| read(conn, &name, after)) {
+        let remembered = self.recall(sight, |index, conn| {
+            index.tokens(conn, route, after, span, now)
+        });
+        let used = match remembered.or_else(|| self.ask(|conn| read(conn, &name, after))) {
             Some(sum) => sum,
             None => {
                 self.memory
@@ -66,12 +79,17 @@ impl RateEngine {
         let Some(route_ref) = self.route(route) else {
             return true;
         };
+        let (sight, asked) = (self.look(), route_ref.asked(route));
         let in_flight = f64::from(self.in_flight_of_route(route, now).requests);
         [(Span::Minute, rpm), (Span::Day, rpd)]
             .into_iter()
             .filter(|(_, limit)| !limit.is_nan())
             .all(|(span, limit)| {
-                admits_request(self.requests_used(&route_ref, span, now), in_flight, limit)
+                admits_request(
+                    self.requests_used(&sight, &asked, span, now),
+                    in_flight,
+                    limit,
+                )
             })
     }
 
@@ -88,13 +106,14 @@ impl RateEngine {
             return true;
         };
         let wanted = self.tokens(wanted);
+        let (sight, asked) = (self.look(), route_ref.asked(route));
         let in_flight = self.in_flight_of_route(route, now).tokens;
         [(Span::Minute, tpm), (Span::Day, tpd)]
             .into_iter()
             .filter(|(_, limit)| !limit.is_nan())
             .all(|(span, limit)| {
                 admits_tokens(
-                    self.tokens_used(&route_ref, span, now),
+                    self.tokens_used(&sight, &asked, span, now),
                     in_flight,
                     wanted,
                     limit,
@@ -104,18 +123,19 @@ impl RateEngine {
 
     /// What `getRateLimitStatus` shows.
     pub fn used(&mut self, route: u32, now: f64) -> Used {
-        let Some(route) = self.route(route) else {
+        let Some(route_ref) = self.route(route) else {
             return Used::default();
         };
+        let (sight, asked) = (self.look(), route_ref.asked(route));
         Used {
-            rpm: self.requests_used(&route, Span::Minute, now),
-            rpd: self.requests_used(&route, Span::Day, now),
-            tpm: self.tokens_used(&route, Span::Minute, now),
+            rpm: self.requests_used(&sight, &asked, Span::Minute, now),
+            rpd: self.requests_used(&sight, &asked, Span::Day, now),
+            tpm: self.tokens_used(&sight, &asked, Span::Minute, now),
             // The recorded status has no such line.
             tpd: if self.compat.is_recorded() {
                 0.0
             } else {
-                self.tokens_used(&route, Span::Day, now)
+                self.tokens_used(&sight, &asked, Span::Day, now)
             },
         }
     }
@@ -155,21 +175,21 @@ impl RateEngine {
     }
 
     pub fn record_request(&mut self, route: u32, now: f64) {
-        let Some(route) = self.route(route) else {
+        let Some(route_ref) = self.route(route) else {
             return;
         };
-        self.record(&route, UsageKind::Request, 0.0, now);
+        self.record(route, &route_ref, UsageKind::Request, 0.0, now);
         // A served request proves that the quota is not spent.
-        self.ladder.forget(&route.name());
-        self.unknown_limit.forget(&route.name());
+        self.ladder.forget(&route_ref.name());
+        self.unknown_limit.forget(&route_ref.name());
     }
 
     pub fn record_tokens(&mut self, route: u32, tokens: f64, now: f64) {
-        let Some(route) = self.route(route) else {
+        let Some(route_ref) = self.route(route) else {
             return;
         };
         let tokens = self.tokens(tokens);
-        self.record(&route, UsageKind::Tokens, tokens, now);
+        self.record(route, &route_ref, UsageKind::Tokens, tokens, now);
     }
 
     /// A token count as the rule book takes it.
@@ -180,10 +200,15 @@ impl RateEngine {
         }
     }
 
-    fn record(&mut self, route: &Route, kind: UsageKind, tokens: f64, now: f64) {
+    fn record(&mut self, handle: u32, route: &Route, kind: UsageKind, tokens: f64, now: f64) {
         let name = route.name();
+        let sight = self.look();
         match self.write(|conn| usage::insert(conn, &name, kind, tokens, now)) {
             Ok(()) => {
+                self.recall(&sight, |index, conn| {
+                    index.inserted(conn, &route.asked(handle), kind, tokens, now);
+                    Some(())
+                });
                 self.write_back();
                 self.prune_if_due(now);
             }
@@ -221,7 +246,13 @@ impl RateEngine {
             return;
         }
         self.last_prune = Some(now);
-        let _ = self.write(|conn| usage::prune(conn, now - DAY));
+        let sight = self.look();
+        if let Ok(rows) = self.write(|conn| usage::prune(conn, now - DAY)) {
+            self.recall(&sight, |index, conn| {
+                index.pruned(conn, now - DAY, rows, now);
+                Some(())
+            });
+        }
         self.unknown_limit.sweep(now);
         self.ladder.sweep(now);
     }

@@ -28,7 +28,7 @@ pub struct RateEngine {
 #[napi]
 impl RateEngine {
     #[napi(constructor, catch_unwind)]
-    pub fn new(link: &Link, recorded: bool, sliding_day: bool) -> Self {
+    pub fn new(link: &Link, recorded: bool, sliding_day: bool, index: bool) -> Self {
         let compat = if recorded {
             Compat::Recorded
         } else {
@@ -39,7 +39,14 @@ impl RateEngine {
         } else {
             DayWindow::UtcDay
         };
-        let engine = Engine::new(link.0.clone(), RateOptions { compat, day_window });
+        let engine = Engine::new(
+            link.0.clone(),
+            RateOptions {
+                compat,
+                day_window,
+                index,
+            },
+        );
         Self {
             link: link.0.clone(),
             engine: RefCell::new(engine),

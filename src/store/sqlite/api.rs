@@ -10,6 +10,9 @@ use libsqlite3_sys as ffi;
 
 pub type Db = ffi::sqlite3;
 pub type RawStmt = ffi::sqlite3_stmt;
+/// Called for each changed row: argument, operation, database, table, rowid.
+pub type UpdateHook =
+    Option<unsafe extern "C" fn(*mut c_void, c_int, *const c_char, *const c_char, i64)>;
 pub type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;
 
 /// A function pointer of unknown signature, as the extension API table holds them.
@@ -94,6 +97,7 @@ api! {
     reset @ 77: fn(*mut RawStmt) -> c_int, bundled ffi::sqlite3_reset;
     step @ 94: fn(*mut RawStmt) -> c_int, bundled ffi::sqlite3_step;
     total_changes @ 97: fn(*mut Db) -> c_int, bundled ffi::sqlite3_total_changes;
+    update_hook @ 100: fn(*mut Db, UpdateHook, *mut c_void) -> *mut c_void, bundled ffi::sqlite3_update_hook;
     clear_bindings @ 118: fn(*mut RawStmt) -> c_int, bundled ffi::sqlite3_clear_bindings;
     create_module_v2 @ 119: fn(*mut Db, *const c_char, *const ffi::sqlite3_module, *mut c_void, Destructor) -> c_int, bundled ffi::sqlite3_create_module_v2;
     file_control @ 127: fn(*mut Db, *const c_char, c_int, *mut c_void) -> c_int, bundled ffi::sqlite3_file_control;

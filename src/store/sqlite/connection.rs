@@ -18,6 +18,7 @@ use super::error::SqlError;
 use super::files::{self, FileClaim, FileId};
 use super::guard;
 use super::statement::{Param, Row, Statement};
+use super::watch::Watch;
 
 /// Why a connection cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +50,7 @@ pub struct Shared {
     statements: RefCell<FxHashMap<(usize, usize), Statement>>,
     claim: RefCell<Option<FileClaim>>,
     own: RefCell<Option<rusqlite::Connection>>,
+    pub(super) watch: Watch,
 }
 
 impl Shared {
@@ -61,6 +63,7 @@ impl Shared {
             statements: RefCell::default(),
             claim: RefCell::new(None),
             own: RefCell::new(own),
+            watch: Watch::default(),
         })
     }
 
@@ -70,6 +73,7 @@ impl Shared {
         if !self.open.replace(false) {
             return;
         }
+        self.watch.stop(self);
         let statements = std::mem::take(&mut *self.statements.borrow_mut());
         for statement in statements.into_values() {
             // SAFETY: the handle is still live: SQLite disconnects virtual tables before it frees anything.
@@ -218,6 +222,15 @@ impl Conn {
     pub fn autocommit(&self) -> bool {
         // SAFETY: checked open, on its thread.
         self.is_open() && unsafe { (self.0.api.get_autocommit)(self.0.db) } != 0
+    }
+
+    /// Whether no other connection can see the main database: in memory or temporary, without a name.
+    pub(super) fn is_private(&self) -> bool {
+        // SAFETY: the handle is live; the text is only looked at.
+        unsafe {
+            let name = (self.0.api.db_filename)(self.0.db, c"main".as_ptr());
+            name.is_null() || *name == 0
+        }
     }
 
     /// The file of the main database; `None` for a private or temporary one.

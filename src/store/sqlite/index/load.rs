@@ -1,0 +1,196 @@
+//! Reading the tables into the index, and telling whether they have the shape that its rules rely on.
+
+use super::super::connection::Conn;
+use super::super::error::SqlError;
+use super::super::statement::Param::{Num, Text};
+use super::super::statement::Row;
+use super::super::watch::Watched;
+use super::series::{MAX_TOKENS, Series, is_whole_instant};
+use super::{RouteName, RouteUsage};
+
+/// Columns that must be there with these declared types (upper case), for equality and sums to mean what they mean here.
+fn expected_columns(table: Watched) -> &'static [(&'static str, &'static str)] {
+    match table {
+        Watched::Usage => &[
+            ("platform", "TEXT"),
+            ("model_id", "TEXT"),
+            ("key_id", "INTEGER"),
+            ("kind", "TEXT"),
+            ("tokens", "INTEGER"),
+            ("created_at_ms", "INTEGER"),
+        ],
+        Watched::Cooldowns => &[
+            ("platform", "TEXT"),
+            ("model_id", "TEXT"),
+            ("key_id", "INTEGER"),
+            ("expires_at_ms", "INTEGER"),
+        ],
+        Watched::Keys => &[("id", "INTEGER")],
+        Watched::Models => &[("platform", "TEXT"), ("model_id", "TEXT")],
+    }
+}
+
+/// Whether the name means an ordinary table of the main database with plain columns.
+pub fn has_expected_shape(conn: &Conn, table: Watched) -> Result<bool, SqlError> {
+    let name = Text(table.table());
+    // A temporary table or view of the same name would be what SQL reads.
+    let shadowed = conn.query_row(
+        "SELECT 1 FROM temp.sqlite_master WHERE lower(name) = ?",
+        &[name],
+        |_| (),
+    )?;
+    if shadowed.is_some() {
+        return Ok(false);
+    }
+    let definition = conn.query_row(
+        "SELECT sql FROM main.sqlite_master WHERE lower(name) = ? AND type = 'table' AND rootpage > 0",
+        &[name],
+        |row| row.string(0).unwrap_or_default().to_ascii_uppercase(),
+    )?;
+    let Some(definition) = definition else {
+        return Ok(false);
+    };
+    // WITHOUT ROWID tables are invisible to the update hook.
+    if ["COLLATE", "GENERATED", "WITHOUT"]
+        .iter()
+        .any(|word| definition.contains(word))
+    {
+        return Ok(false);
+    }
+    let columns = conn.query(
+        "SELECT lower(name), upper(type) FROM pragma_table_info(?, 'main')",
+        &[name],
+        |row| {
+            (
+                row.string(0).unwrap_or_default(),
+                row.string(1).unwrap_or_default(),
+            )
+        },
+    )?;
+    Ok(expected_columns(table).iter().all(|(name, kind)| {
+        columns
+            .iter()
+            .any(|(column, declared)| column == name && declared == kind)
+    }))
+}
+
+/// Usage of one route after an instant: two ranges of `idx_rate_limit_usage_lookup`, the first read from the index alone.
+pub fn route(conn: &Conn, name: &RouteName<'_>, floor: f64) -> Result<RouteUsage, SqlError> {
+    let mut odd = false;
+    let params = [
+        Text(name.platform),
+        Text(name.model),
+        Num(name.key),
+        Num(floor),
+    ];
+    let requests = conn.query(
+        "SELECT created_at_ms FROM rate_limit_usage \
+         WHERE platform = ? AND model_id = ? AND key_id = ? AND kind = 'request' AND created_at_ms > ? \
+         ORDER BY created_at_ms",
+        &params,
+        |row| (instant(row, 0, &mut odd), 0),
+    )?;
+    let tokens = conn.query(
+        "SELECT created_at_ms, tokens, typeof(tokens) = 'integer' FROM rate_limit_usage \
+         WHERE platform = ? AND model_id = ? AND key_id = ? AND kind = 'tokens' AND created_at_ms > ? \
+         ORDER BY created_at_ms",
+        &params,
+        |row| (instant(row, 0, &mut odd), amount(row, 1, 2, &mut odd)),
+    )?;
+    Ok(usage(requests, tokens, odd))
+}
+
+/// The models of an account that have rows after an instant.
+pub fn models_of_account(
+    conn: &Conn,
+    platform: &str,
+    key: f64,
+    floor: f64,
+) -> Result<Vec<String>, SqlError> {
+    conn.query(
+        "SELECT DISTINCT model_id FROM rate_limit_usage WHERE platform = ? AND key_id = ? AND created_at_ms > ?",
+        &[Text(platform), Num(key), Num(floor)],
+        |row| row.string(0).unwrap_or_default(),
+    )
+}
+
+/// Usage of every route after an instant: one scan in the order of `idx_rate_limit_usage_lookup`.
+pub fn all(
+    conn: &Conn,
+    floor: f64,
+    mut found: impl FnMut(RouteName<'_>, RouteUsage),
+) -> Result<(), SqlError> {
+    struct Group {
+        platform: String,
+        model: String,
+        key: f64,
+        requests: Vec<(i64, i64)>,
+        tokens: Vec<(i64, i64)>,
+        odd: bool,
+    }
+    let mut finish = |group: Group| {
+        let name = RouteName {
+            platform: &group.platform,
+            model: &group.model,
+            key: group.key,
+        };
+        found(name, usage(group.requests, group.tokens, group.odd));
+    };
+    let mut open: Option<Group> = None;
+    conn.query(
+        "SELECT platform, model_id, key_id, kind, created_at_ms, tokens, typeof(tokens) = 'integer' \
+         FROM rate_limit_usage WHERE created_at_ms > ? ORDER BY platform, model_id, key_id, kind, created_at_ms",
+        &[Num(floor)],
+        |row| {
+            let (platform, model) = (row.text(0).unwrap_or_default(), row.text(1).unwrap_or_default());
+            let key = row.num(2).unwrap_or(f64::NAN);
+            let same = open.as_ref().is_some_and(|group| {
+                group.platform == platform && group.model == model && group.key.to_bits() == key.to_bits()
+            });
+            if !same {
+                let (platform, model) = (platform.to_owned(), model.to_owned());
+                let next = Group { platform, model, key, requests: Vec::new(), tokens: Vec::new(), odd: false };
+                if let Some(group) = open.replace(next) {
+                    finish(group);
+                }
+            }
+            let Some(group) = open.as_mut() else { return };
+            let at = instant(row, 4, &mut group.odd);
+            match row.text(3) {
+                Some("request") => group.requests.push((at, 0)),
+                Some("tokens") => {
+                    let amount = amount(row, 5, 6, &mut group.odd);
+                    group.tokens.push((at, amount));
+                }
+                _ => {}
+            }
+        },
+    )?;
+    if let Some(group) = open {
+        finish(group);
+    }
+    Ok(())
+}
+
+fn usage(requests: Vec<(i64, i64)>, tokens: Vec<(i64, i64)>, odd: bool) -> RouteUsage {
+    let (requests, tokens) = (Series::new(requests, false), Series::new(tokens, true));
+    let odd = odd || requests.is_too_long() || tokens.is_too_long();
+    RouteUsage {
+        odd,
+        requests,
+        tokens,
+        ..RouteUsage::empty(0, 0, 0.0, 0.0)
+    }
+}
+
+fn instant(row: &Row<'_>, column: usize, odd: &mut bool) -> i64 {
+    let whole = row.num(column).is_some_and(is_whole_instant);
+    *odd |= !whole;
+    row.int(column).unwrap_or(0)
+}
+
+fn amount(row: &Row<'_>, column: usize, is_integer: usize, odd: &mut bool) -> i64 {
+    let tokens = row.int(column).unwrap_or(0);
+    *odd |= row.int(is_integer) != Some(1) || tokens.unsigned_abs() > MAX_TOKENS.unsigned_abs();
+    tokens
+}

@@ -1,0 +1,660 @@
+//! Usage, cooldowns and caps in memory, exactly as SQL would read them.
+//!
+//! Each table has a version here, which moves with every change that was not applied in memory; an entry answers only under
+//! the version it was read with. Rows that SQL would treat in a way of its own (fractions, huge numbers, other types or
+//! collations) are not remembered: their routes are answered by SQL. This file owns what is remembered; whether a table has
+//! changed is `watch`'s to say.
+
+mod load;
+mod series;
+
+use rustc_hash::FxHashMap;
+
+use self::series::Series;
+use super::connection::Conn;
+use super::usage::UsageKind;
+use super::watch::{Epochs, Watched};
+use crate::core::route::RouteName;
+use crate::core::time::DAY;
+use crate::core::windows::Span;
+
+/// A route with more rows than this is read again only when it is asked about twice without a change in between: a writer
+/// that never pauses would make reading cost more than counting.
+const EAGER_ROWS: usize = 512;
+
+/// A route as the index is asked about it.
+#[derive(Debug, Clone, Copy)]
+pub struct RouteRef<'a> {
+    pub route: u32,
+    pub account: u32,
+    pub name: RouteName<'a>,
+}
+
+/// Usage of one route.
+#[derive(Debug)]
+struct RouteUsage {
+    version: u64,
+    account: u32,
+    /// Rows at or before this instant were not read.
+    floor: f64,
+    /// Some row needs SQL's own arithmetic.
+    odd: bool,
+    requests: Series,
+    tokens: Series,
+    used_at: f64,
+}
+
+impl RouteUsage {
+    fn empty(version: u64, account: u32, floor: f64, used_at: f64) -> Self {
+        let (requests, tokens) = (Series::default(), Series::default());
+        Self {
+            version,
+            account,
+            floor,
+            odd: false,
+            requests,
+            tokens,
+            used_at,
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.requests.len() + self.tokens.len()
+    }
+}
+
+/// A value that was read under a version.
+#[derive(Debug, Clone)]
+struct Kept<T> {
+    version: u64,
+    value: T,
+}
+
+/// An account that was read whole.
+#[derive(Debug, Clone)]
+struct AccountRoutes {
+    floor: f64,
+    routes: Vec<u32>,
+}
+
+/// Counters for the operator's view.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct IndexStats {
+    /// Answers from memory.
+    pub hits: u64,
+    /// Answers by SQL, by cause.
+    pub in_transaction: u64,
+    pub changed: u64,
+    pub not_remembered: u64,
+    /// Routes, accounts and cooldowns read from the tables.
+    pub reads: u64,
+}
+
+/// What is remembered of one connection.
+#[derive(Debug, Default)]
+pub struct Index {
+    generation: u64,
+    /// What was known at the last look.
+    last: Option<Epochs>,
+    versions: [u64; 4],
+    usable: [bool; 4],
+    usage: FxHashMap<u32, RouteUsage>,
+    /// Stale routes that were asked about once: under which version.
+    asked: FxHashMap<u32, u64>,
+    accounts: FxHashMap<u32, Kept<AccountRoutes>>,
+    asked_accounts: FxHashMap<u32, u64>,
+    /// The floor under which every route of the table is known.
+    complete: Option<Kept<f64>>,
+    cooldowns: FxHashMap<u32, Kept<Option<f64>>>,
+    key_caps: FxHashMap<(u32, u8), Kept<Option<f64>>>,
+    /// Rows at or before this instant may be gone from the table.
+    pruned_until: f64,
+    pub stats: IndexStats,
+}
+
+impl Index {
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            pruned_until: f64::NEG_INFINITY,
+            ..Self::default()
+        }
+    }
+
+    /// Looks whether anything changed. `false`: nothing can be said now, SQL has to answer.
+    pub fn look(&mut self, conn: &Conn, generation: u64) -> bool {
+        if generation != self.generation {
+            *self = Self {
+                generation,
+                stats: self.stats,
+                ..Self::new()
+            };
+        }
+        let Some(now) = conn.epochs() else {
+            self.stats.in_transaction += 1;
+            return false;
+        };
+        if self
+            .last
+            .is_none_or(|last| last.unexplained != now.unexplained)
+        {
+            self.usable =
+                Watched::ALL.map(|table| load::has_expected_shape(conn, table).unwrap_or(false));
+        }
+        self.follow(now);
+        true
+    }
+
+    /// Moves the versions of the tables that changed since the last look.
+    fn follow(&mut self, now: Epochs) {
+        for table in Watched::ALL {
+            if self.last.is_none_or(|last| !last.same(table, &now)) {
+                self.versions[table as usize] += 1;
+            }
+        }
+        self.last = Some(now);
+    }
+
+    /// Call after a statement of ours that changed `rows` rows of one table right after a look: whether that is all that
+    /// happened, so that the change may be applied in memory.
+    fn was_only(&mut self, conn: &Conn, table: Watched, rows: u64) -> bool {
+        let Some(last) = self.last else { return false };
+        let now = if rows == 1 {
+            conn.epochs_after_own_row()
+        } else {
+            conn.epochs()
+        };
+        let Some(now) = now else { return false };
+        let version = self.versions[table as usize];
+        let only =
+            now.unexplained == last.unexplained && now.rows(table) == last.rows(table) + rows;
+        self.follow(now);
+        if only {
+            self.versions[table as usize] = version;
+        }
+        only
+    }
+
+    fn version(&self, table: Watched) -> u64 {
+        self.versions[table as usize]
+    }
+
+    fn is_usable(&self, table: Watched) -> bool {
+        self.usable[table as usize]
+    }
+
+    /// Requests of a route after an instant. Like every question: only right after a look that said yes.
+    #[allow(clippy::cast_precision_loss)] // far fewer than 2^52 rows
+    pub fn requests(
+        &mut self,
+        conn: &Conn,
+        route: &RouteRef<'_>,
+        after: f64,
+        span: Span,
+        now: f64,
+    ) -> Option<f64> {
+        let usage = self.route(conn, route, after, now)?;
+        Some(usage.requests.count_after(after, span as usize) as f64)
+    }
+
+    /// Tokens of a route after an instant.
+    #[allow(clippy::cast_precision_loss)] // as a 64-bit sum of SQLite becomes a double
+    pub fn tokens(
+        &mut self,
+        conn: &Conn,
+        route: &RouteRef<'_>,
+        after: f64,
+        span: Span,
+        now: f64,
+    ) -> Option<f64> {
+        let usage = self.route(conn, route, after, now)?;
+        Some(usage.tokens.tokens_after(after, span as usize) as f64)
+    }
+
+    /// Instant and tokens of a route's events after an instant, ascending.
+    pub fn events(
+        &mut self,
+        conn: &Conn,
+        route: &RouteRef<'_>,
+        kind: UsageKind,
+        after: f64,
+        now: f64,
+    ) -> Option<Vec<(i64, i64)>> {
+        let usage = self.route(conn, route, after, now)?;
+        Some(match kind {
+            UsageKind::Request => usage.requests.events_after(after).collect(),
+            UsageKind::Tokens => usage.tokens.events_after(after).collect(),
+        })
+    }
+
+    /// The remembered usage of a route, read now where that is worth it.
+    fn route(
+        &mut self,
+        conn: &Conn,
+        route: &RouteRef<'_>,
+        after: f64,
+        now: f64,
+    ) -> Option<&RouteUsage> {
+        let version = self.version(Watched::Usage);
+        let known = self
+            .usage
+            .get(&route.route)
+            .map(|usage| (usage.version == version, usage.rows()));
+        if !matches!(known, Some((true, _))) {
+            if !self.is_usable(Watched::Usage) {
+                self.stats.not_remembered += 1;
+                return None;
+            }
+            let rows = known.map_or(0, |(_, rows)| rows);
+            if rows > EAGER_ROWS && self.asked.insert(route.route, version) != Some(version) {
+                self.stats.changed += 1;
+                return None;
+            }
+            self.asked.remove(&route.route);
+            self.read_route(conn, route, after, now)?;
+        }
+        let pruned_until = self.pruned_until;
+        let usage = self.usage.get_mut(&route.route)?;
+        if usage.odd || !(after >= usage.floor && after >= pruned_until) {
+            self.stats.not_remembered += 1;
+            return None;
+        }
+        usage.used_at = usage.used_at.max(now);
+        self.stats.hits += 1;
+        Some(usage)
+    }
+
+    fn read_route(
+        &mut self,
+        conn: &Conn,
+        route: &RouteRef<'_>,
+        after: f64,
+        now: f64,
+    ) -> Option<()> {
+        let version = self.version(Watched::Usage);
+        let known_empty = self
+            .complete
+            .as_ref()
+            .filter(|kept| kept.version == version)
+            .map(|kept| kept.value);
+        let usage = if let Some(floor) = known_empty {
+            RouteUsage::empty(version, route.account, floor, now)
+        } else {
+            let floor = after.min(now - DAY);
+            let usage = load::route(conn, &route.name, floor).ok()?;
+            self.stats.reads += 1;
+            RouteUsage {
+                version,
+                account: route.account,
+                floor,
+                used_at: now,
+                ..usage
+            }
+        };
+        self.confirm(conn, Watched::Usage)?;
+        self.usage.insert(route.route, usage);
+        Some(())
+    }
+
+    /// After reading a table: whether it is still what it was when the reading began.
+    fn confirm(&mut self, conn: &Conn, table: Watched) -> Option<()> {
+        let now = conn.epochs()?;
+        let same = self.last.is_some_and(|last| last.same(table, &now));
+        self.follow(now);
+        if same {
+            Some(())
+        } else {
+            self.stats.changed += 1;
+            None
+        }
+    }
+
+    /// The routes of an account that has been read whole, for questions after an instant. `name` turns a model into a
+    /// route handle.
+    pub fn account_routes(
+        &mut self,
+        conn: &Conn,
+        account: u32,
+        (platform, key): (&str, f64),
+        after: f64,
+        now: f64,
+        mut handle: impl FnMut(&str) -> u32,
+    ) -> Option<Vec<u32>> {
+        if !self.is_usable(Watched::Usage) {
+            self.stats.not_remembered += 1;
+            return None;
+        }
+        let version = self.version(Watched::Usage);
+        if !self
+            .accounts
+            .get(&account)
+            .is_some_and(|kept| kept.version == version && kept.value.floor <= after)
+        {
+            let complete = self
+                .complete
+                .as_ref()
+                .is_some_and(|kept| kept.version == version && kept.value <= after);
+            let seen = self.accounts.contains_key(&account);
+            if seen && !complete && self.asked_accounts.insert(account, version) != Some(version) {
+                self.stats.changed += 1;
+                return None;
+            }
+            self.asked_accounts.remove(&account);
+            let (floor, routes) = if complete {
+                let routes = self
+                    .usage
+                    .iter()
+                    .filter(|(_, usage)| usage.account == account)
+                    .map(|(route, _)| *route);
+                (self.complete.as_ref()?.value, routes.collect())
+            } else {
+                let floor = after.min(now - DAY);
+                let models = load::models_of_account(conn, platform, key, floor).ok()?;
+                self.stats.reads += 1;
+                let mut routes = Vec::with_capacity(models.len());
+                for model in models {
+                    let route = handle(&model);
+                    let name = RouteName {
+                        platform,
+                        model: &model,
+                        key,
+                    };
+                    self.read_route(
+                        conn,
+                        &RouteRef {
+                            route,
+                            account,
+                            name,
+                        },
+                        floor,
+                        now,
+                    )?;
+                    routes.push(route);
+                }
+                self.confirm(conn, Watched::Usage)?;
+                (floor, routes)
+            };
+            self.accounts.insert(
+                account,
+                Kept {
+                    version,
+                    value: AccountRoutes { floor, routes },
+                },
+            );
+        }
+        let routes = &self.accounts.get(&account)?.value.routes;
+        // Every route must be able to answer, or SQL has to.
+        let able = after >= self.pruned_until
+            && routes.iter().all(|route| {
+                self.usage.get(route).is_some_and(|usage| {
+                    usage.version == version && !usage.odd && usage.floor <= after
+                })
+            });
+        if able {
+            self.stats.hits += 1;
+            Some(routes.clone())
+        } else {
+            self.stats.not_remembered += 1;
+            None
+        }
+    }
+
+    /// Requests and tokens of a route that [`Self::account_routes`] named.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // as above
+    pub fn route_totals(&self, route: u32, after: f64, span: Span) -> (f64, f64) {
+        self.usage.get(&route).map_or((0.0, 0.0), |usage| {
+            (
+                usage.requests.count_after(after, span as usize) as f64,
+                usage.tokens.tokens_after(after, span as usize) as f64,
+            )
+        })
+    }
+
+    /// Knows every route of the table from now on, so that a snapshot needs no scan.
+    pub fn read_all(
+        &mut self,
+        conn: &Conn,
+        now: f64,
+        mut handle: impl FnMut(&RouteName<'_>) -> (u32, u32),
+    ) -> Option<()> {
+        let version = self.version(Watched::Usage);
+        if self
+            .complete
+            .as_ref()
+            .is_some_and(|kept| kept.version == version)
+        {
+            return Some(());
+        }
+        if !self.is_usable(Watched::Usage) {
+            return None;
+        }
+        let floor = now - DAY;
+        let mut found = FxHashMap::default();
+        load::all(conn, floor, |name, usage| {
+            let (route, account) = handle(&name);
+            found.insert(
+                route,
+                RouteUsage {
+                    version,
+                    account,
+                    floor,
+                    used_at: now,
+                    ..usage
+                },
+            );
+        })
+        .ok()?;
+        self.stats.reads += 1;
+        self.confirm(conn, Watched::Usage)?;
+        self.usage = found;
+        self.accounts.clear();
+        self.complete = Some(Kept {
+            version,
+            value: floor,
+        });
+        Some(())
+    }
+
+    /// Every route that is known, once [`Self::read_all`] said yes; `None` when some needs SQL.
+    #[must_use]
+    pub fn all_routes(&self, day_after: f64) -> Option<Vec<u32>> {
+        let version = self.version(Watched::Usage);
+        let known = self
+            .complete
+            .as_ref()
+            .is_some_and(|kept| kept.version == version && kept.value <= day_after);
+        let able =
+            known && day_after >= self.pruned_until && self.usage.values().all(|usage| !usage.odd);
+        able.then(|| self.usage.keys().copied().collect())
+    }
+
+    /// When a bench ends, if the route has one.
+    pub fn bench(
+        &mut self,
+        conn: &Conn,
+        route: u32,
+        read: impl FnOnce(&Conn) -> Option<Option<f64>>,
+    ) -> Option<Option<f64>> {
+        self.kept(
+            conn,
+            Watched::Cooldowns,
+            route,
+            |index| &mut index.cooldowns,
+            read,
+        )
+    }
+
+    /// An account's own cap from its key row.
+    pub fn key_cap(
+        &mut self,
+        conn: &Conn,
+        account: u32,
+        cap: u8,
+        read: impl FnOnce(&Conn) -> Option<Option<f64>>,
+    ) -> Option<Option<f64>> {
+        self.kept(
+            conn,
+            Watched::Keys,
+            (account, cap),
+            |index| &mut index.key_caps,
+            read,
+        )
+    }
+
+    fn kept<K: std::hash::Hash + Eq + Copy, T: Copy>(
+        &mut self,
+        conn: &Conn,
+        table: Watched,
+        key: K,
+        map: impl Fn(&mut Self) -> &mut FxHashMap<K, Kept<T>>,
+        read: impl FnOnce(&Conn) -> Option<T>,
+    ) -> Option<T> {
+        let version = self.version(table);
+        if let Some(kept) = map(self).get(&key).filter(|kept| kept.version == version) {
+            let value = kept.value;
+            self.stats.hits += 1;
+            return Some(value);
+        }
+        if !self.is_usable(table) {
+            self.stats.not_remembered += 1;
+            return None;
+        }
+        let value = read(conn)?;
+        self.stats.reads += 1;
+        self.confirm(conn, table)?;
+        map(self).insert(key, Kept { version, value });
+        Some(value)
+    }
+
+    /// Applies a row of ours, if nothing else happened since the last look.
+    pub fn inserted(
+        &mut self,
+        conn: &Conn,
+        route: &RouteRef<'_>,
+        kind: UsageKind,
+        tokens: f64,
+        at: f64,
+    ) {
+        if !self.was_only(conn, Watched::Usage, 1) {
+            return;
+        }
+        let version = self.version(Watched::Usage);
+        let account_floor = self
+            .accounts
+            .get_mut(&route.account)
+            .filter(|kept| kept.version == version)
+            .map(|kept| {
+                if !kept.value.routes.contains(&route.route) {
+                    kept.value.routes.push(route.route);
+                }
+                kept.value.floor
+            })
+            .or_else(|| {
+                self.complete
+                    .as_ref()
+                    .filter(|kept| kept.version == version)
+                    .map(|kept| kept.value)
+            });
+        if let Some(floor) = account_floor {
+            // Nothing of this route is in the table but the row just written.
+            let known = self.usage.entry(route.route);
+            let usage =
+                known.or_insert_with(|| RouteUsage::empty(version, route.account, floor, at));
+            if usage.version != version {
+                *usage = RouteUsage::empty(version, route.account, floor, at);
+            }
+        }
+        let Some(usage) = self
+            .usage
+            .get_mut(&route.route)
+            .filter(|usage| usage.version == version)
+        else {
+            return;
+        };
+        let series = match kind {
+            UsageKind::Request => &mut usage.requests,
+            UsageKind::Tokens => &mut usage.tokens,
+        };
+        match (
+            series::whole(at),
+            series::whole(tokens).filter(|tokens| tokens.abs() <= series::MAX_TOKENS),
+        ) {
+            (Some(at), Some(tokens)) if !series.is_too_long() => {
+                series.insert(at, tokens, kind == UsageKind::Tokens);
+            }
+            _ => usage.odd = true,
+        }
+        usage.used_at = usage.used_at.max(at);
+    }
+
+    /// Applies a prune of ours that deleted `rows` rows.
+    pub fn pruned(&mut self, conn: &Conn, until: f64, rows: u64, now: f64) {
+        if rows > 0 && !self.was_only(conn, Watched::Usage, rows) {
+            return;
+        }
+        self.pruned_until = self.pruned_until.max(until);
+        for usage in self.usage.values_mut() {
+            usage.requests.forget_until(until);
+            usage.tokens.forget_until(until);
+        }
+        let mut left = Vec::new();
+        self.usage.retain(|route, usage| {
+            // Whatever it still holds is older than a day.
+            let keep = now - usage.used_at < DAY;
+            if !keep {
+                left.push((*route, usage.account));
+            }
+            keep
+        });
+        for (route, account) in left {
+            if let Some(kept) = self.accounts.get_mut(&account) {
+                kept.value.routes.retain(|known| *known != route);
+            }
+        }
+        let version = self.version(Watched::Cooldowns);
+        self.cooldowns.retain(|_, kept| {
+            kept.version == version && kept.value.is_none_or(|ends| ends > now - DAY)
+        });
+        self.asked.clear();
+        self.asked_accounts.clear();
+    }
+
+    /// Applies a bench of ours: set (`Some`) or lifted, `rows` rows changed.
+    pub fn bench_changed(&mut self, conn: &Conn, route: u32, ends: Option<f64>, rows: u64) {
+        if rows == 0 || self.was_only(conn, Watched::Cooldowns, rows) {
+            let version = self.version(Watched::Cooldowns);
+            self.cooldowns.insert(
+                route,
+                Kept {
+                    version,
+                    value: ends,
+                },
+            );
+        }
+    }
+
+    /// Handles of routes are given out anew: what is filed under them goes.
+    pub fn forget_handles(&mut self) {
+        *self = Self {
+            generation: self.generation,
+            last: self.last,
+            versions: self.versions,
+            usable: self.usable,
+            pruned_until: self.pruned_until,
+            stats: self.stats,
+            ..Self::new()
+        };
+    }
+
+    /// Routes whose usage is remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.usage.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.usage.is_empty()
+    }
+}

@@ -1,0 +1,453 @@
+//! Has anything changed since I last looked? The freshness rule behind answers from memory.
+//!
+//! A gate must answer what SQL would answer now, after writes by the host's own SQL and by other processes. Counting rows
+//! on each check costs microseconds to milliseconds; comparing a stamp costs nanoseconds. The rule:
+//!
+//! - Inside a transaction or in the middle of a statement nothing can be said: the caller runs SQL.
+//! - A *stamp* that is equal to the last one means that nothing was committed. It holds the pager (file pointer and its
+//!   methods: `deserialize` swaps them), `SQLITE_FCNTL_DATA_VERSION` of `main` and `temp`, and what tells of commits by
+//!   others: on WAL the 48-byte header of the WAL index, read in place; elsewhere `PRAGMA data_version`.
+//! - A stamp that differs is *explained* where that is possible: no commit by another connection (`PRAGMA data_version`),
+//!   no change of schema (`PRAGMA schema_version`), and as many rows changed (`sqlite3_total_changes`) as the update hook
+//!   reported, by table. Then only the tables that the hook named have changed. A truncating DELETE, a WITHOUT ROWID table or
+//!   a hook that somebody else took over shows as a difference between the two counts: everything counts as changed then.
+//!
+//! None of these signals is enough alone: `total_changes` misses DDL, the hook misses truncation, `PRAGMA data_version`
+//! misses own commits. This file owns the signals; what is remembered is not its business.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::rc::Rc;
+
+use libsqlite3_sys as ffi;
+
+use super::connection::{Conn, Shared};
+
+/// The tables that are remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watched {
+    Usage,
+    Cooldowns,
+    Keys,
+    Models,
+}
+
+impl Watched {
+    pub const ALL: [Self; 4] = [Self::Usage, Self::Cooldowns, Self::Keys, Self::Models];
+
+    #[must_use]
+    pub fn table(self) -> &'static str {
+        match self {
+            Self::Usage => "rate_limit_usage",
+            Self::Cooldowns => "rate_limit_cooldowns",
+            Self::Keys => "api_keys",
+            Self::Models => "models",
+        }
+    }
+}
+
+/// What was known at one moment: equal for a table = that table has not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Epochs {
+    /// Counts changes that nothing explains.
+    pub unexplained: u64,
+    /// Rows that this connection changed, per table.
+    rows: [u64; 4],
+}
+
+impl Epochs {
+    #[must_use]
+    pub fn rows(&self, table: Watched) -> u64 {
+        self.rows[table as usize]
+    }
+
+    /// Whether the table is as it was.
+    #[must_use]
+    pub fn same(&self, table: Watched, other: &Self) -> bool {
+        self.unexplained == other.unexplained && self.rows(table) == other.rows(table)
+    }
+}
+
+/// Bytes of the WAL-index header that are compared, as words.
+const WAL_WORDS: usize = 6;
+/// The format of the WAL index that is understood.
+const WAL_VERSION: u32 = 3_007_000;
+/// Where the header counts commits: its third 32-bit word.
+const WAL_CHANGE_WORD: usize = 1;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    pager: Pager,
+    main: u32,
+    temp: u32,
+    /// The WAL-index header, or `PRAGMA data_version` in its first word.
+    others: [u64; WAL_WORDS],
+}
+
+/// What tells one pager, and one state of it, from another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Pager {
+    file: usize,
+    methods: usize,
+    /// The WAL file while the pager has it open, the rollback journal otherwise.
+    journal: usize,
+}
+
+/// The signals that cost a statement, taken when a stamp has to be explained.
+#[derive(Clone, Copy)]
+struct Baseline {
+    stamp: Stamp,
+    data_version: i64,
+    schema_version: i64,
+    total_changes: c_int,
+    hooked: u64,
+}
+
+/// How commits by others are seen.
+#[derive(Clone, Copy)]
+enum Others {
+    /// A private database has none.
+    Nobody,
+    /// The WAL-index header in shared memory, while the pager's journal is this WAL file.
+    Wal { journal: usize },
+    /// `PRAGMA data_version`.
+    Pragma,
+}
+
+/// Counters that the update hook writes.
+#[derive(Default)]
+pub struct HookCounts {
+    total: Cell<u64>,
+    rows: [Cell<u64>; 4],
+}
+
+/// The watch over one connection.
+#[derive(Default)]
+pub struct Watch {
+    counts: Rc<HookCounts>,
+    hooked: Cell<bool>,
+    baseline: Cell<Option<Baseline>>,
+    others: Cell<Option<Others>>,
+    unexplained: Cell<u64>,
+    /// Stamps that had to be explained, and those that could not be.
+    pub explained_total: Cell<u64>,
+    pub unexplained_total: Cell<u64>,
+}
+
+impl Watch {
+    fn epochs(&self) -> Epochs {
+        Epochs {
+            unexplained: self.unexplained.get(),
+            rows: std::array::from_fn(|table| self.counts.rows[table].get()),
+        }
+    }
+
+    /// Removes the hook; before the connection goes.
+    pub(super) fn stop(&self, shared: &Shared) {
+        if self.hooked.replace(false) {
+            // SAFETY: the handle is live and on this thread.
+            unsafe { (shared.api.update_hook)(shared.db, None, std::ptr::null_mut()) };
+        }
+    }
+
+    fn start(&self, shared: &Shared) {
+        if !self.hooked.replace(true) {
+            let counts = Rc::as_ptr(&self.counts).cast_mut().cast::<c_void>();
+            // SAFETY: the handle is live; the counters live as long as `Shared`, which removes the hook before it goes.
+            unsafe { (shared.api.update_hook)(shared.db, Some(count_row), counts) };
+        }
+    }
+}
+
+/// Called by SQLite for each changed row of an ordinary table. It must not use the connection.
+unsafe extern "C" fn count_row(
+    counts: *mut c_void,
+    _operation: c_int,
+    database: *const c_char,
+    table: *const c_char,
+    _rowid: i64,
+) {
+    // SAFETY: the pointer that `start` passed, and names that SQLite owns for the length of the call.
+    let (counts, database, table) = unsafe {
+        (
+            &*counts.cast::<HookCounts>(),
+            CStr::from_ptr(database),
+            CStr::from_ptr(table),
+        )
+    };
+    counts.total.set(counts.total.get() + 1);
+    if database != c"main" {
+        return;
+    }
+    let name = table.to_bytes();
+    // Names keep the spelling of their CREATE TABLE.
+    if let Some(watched) = Watched::ALL
+        .into_iter()
+        .find(|watched| watched.table().as_bytes().eq_ignore_ascii_case(name))
+    {
+        let rows = &counts.rows[watched as usize];
+        rows.set(rows.get() + 1);
+    }
+}
+
+impl Conn {
+    /// What is known now; `None` inside a transaction or statement, or when it cannot be told.
+    #[must_use]
+    pub fn epochs(&self) -> Option<Epochs> {
+        let shared = self.shared();
+        let watch = &shared.watch;
+        if !self.is_quiet() {
+            return None;
+        }
+        watch.start(shared);
+        if let (Some(baseline), Some(others)) = (watch.baseline.get(), watch.others.get())
+            && self.take_stamp(others)? == baseline.stamp
+        {
+            return Some(watch.epochs());
+        }
+        self.explain()
+    }
+
+    /// What is known after this connection ran one statement that changed one row, given what was known right before.
+    /// Cheaper than [`Conn::epochs`]: on WAL the header counts commits, and one commit more can only be that statement's.
+    #[must_use]
+    pub fn epochs_after_own_row(&self) -> Option<Epochs> {
+        let shared = self.shared();
+        let watch = &shared.watch;
+        let (Some(mut baseline), Some(others @ Others::Wal { .. })) =
+            (watch.baseline.get(), watch.others.get())
+        else {
+            return self.epochs();
+        };
+        if !self.is_quiet() {
+            return None;
+        }
+        let stamp = self.take_stamp(others)?;
+        let hooked = watch.counts.total.get();
+        // SAFETY: the handle is live and on this thread.
+        let total_changes = unsafe { (shared.api.total_changes)(shared.db) };
+        let commits = change_counter(&stamp).wrapping_sub(change_counter(&baseline.stamp));
+        let only_this = commits == 1
+            && hooked == baseline.hooked + 1
+            && total_changes.wrapping_sub(baseline.total_changes) == 1
+            && stamp.pager == baseline.stamp.pager
+            && stamp.temp == baseline.stamp.temp;
+        if !only_this {
+            return self.epochs();
+        }
+        baseline.stamp = stamp;
+        baseline.hooked = hooked;
+        baseline.total_changes = total_changes;
+        watch.baseline.set(Some(baseline));
+        Some(watch.epochs())
+    }
+
+    /// Neither in a transaction nor in the middle of a statement.
+    fn is_quiet(&self) -> bool {
+        let shared = self.shared();
+        // SAFETY: checked open; the handle is live and on this thread.
+        self.is_open()
+            && unsafe {
+                (shared.api.get_autocommit)(shared.db) != 0
+                    && (shared.api.txn_state)(shared.db, c"main".as_ptr()) == ffi::SQLITE_TXN_NONE
+            }
+    }
+
+    /// Takes every signal anew and tells what changed since the last time.
+    fn explain(&self) -> Option<Epochs> {
+        let watch = &self.shared().watch;
+        let fresh = self.baseline()?;
+        let explained = watch.baseline.get().is_some_and(|last| {
+            last.stamp.pager == fresh.stamp.pager
+                && last.stamp.temp == fresh.stamp.temp
+                && last.data_version == fresh.data_version
+                && last.schema_version == fresh.schema_version
+                && u64::from(
+                    fresh
+                        .total_changes
+                        .wrapping_sub(last.total_changes)
+                        .cast_unsigned(),
+                ) == fresh.hooked - last.hooked
+        });
+        let counter = if explained {
+            &watch.explained_total
+        } else {
+            watch.unexplained.set(watch.unexplained.get() + 1);
+            &watch.unexplained_total
+        };
+        counter.set(counter.get() + 1);
+        watch.baseline.set(Some(fresh));
+        Some(watch.epochs())
+    }
+
+    /// Every signal, taken so that no commit lies between them.
+    fn baseline(&self) -> Option<Baseline> {
+        const TRIES: usize = 3;
+        let shared = self.shared();
+        for _ in 0..TRIES {
+            let others = self.others()?;
+            let before = self.take_stamp(others)?;
+            let data_version = self.pragma("PRAGMA main.data_version")?;
+            let schema_version = self.pragma("PRAGMA main.schema_version")?;
+            // SAFETY: the handle is live and on this thread.
+            let total_changes = unsafe { (shared.api.total_changes)(shared.db) };
+            let hooked = shared.watch.counts.total.get();
+            if self.take_stamp(others)? == before {
+                shared.watch.others.set(Some(others));
+                return Some(Baseline {
+                    stamp: before,
+                    data_version,
+                    schema_version,
+                    total_changes,
+                    hooked,
+                });
+            }
+        }
+        None
+    }
+
+    fn pragma(&self, sql: &'static str) -> Option<i64> {
+        self.query_row(sql, &[], |row| row.int(0))
+            .ok()
+            .flatten()
+            .flatten()
+    }
+
+    /// How commits by others are seen: found out again when the pager changed.
+    fn others(&self) -> Option<Others> {
+        let watch = &self.shared().watch;
+        let pager = self.pager()?;
+        if let (Some(last), Some(others)) = (watch.baseline.get(), watch.others.get())
+            && last.stamp.pager == pager
+        {
+            return Some(others);
+        }
+        if self.is_private() {
+            return Some(Others::Nobody);
+        }
+        // Opens the WAL where there is one.
+        self.pragma("PRAGMA main.data_version")?;
+        let says = |sql, expected: &str| {
+            let said = self.query_row(sql, &[], |row| {
+                row.text(0)
+                    .is_some_and(|text| text.eq_ignore_ascii_case(expected))
+            });
+            said.ok().flatten().unwrap_or(false)
+        };
+        // In exclusive mode the WAL index may be on the heap: asking for shared memory would create a stray file.
+        let shared_wal =
+            says("PRAGMA main.journal_mode", "wal") && says("PRAGMA main.locking_mode", "normal");
+        let journal = self.pager()?.journal;
+        Some(if shared_wal && self.wal_header().is_some() {
+            Others::Wal { journal }
+        } else {
+            Others::Pragma
+        })
+    }
+
+    fn take_stamp(&self, others: Others) -> Option<Stamp> {
+        let pager = self.pager()?;
+        let main = self.data_version(c"main")?;
+        // No temporary table was ever made: there is nothing to have changed.
+        let temp = self.data_version(c"temp").unwrap_or(0);
+        let others = match others {
+            Others::Nobody => [0; WAL_WORDS],
+            Others::Wal { journal } if journal == pager.journal => self.wal_header()?,
+            // The WAL was left: differs from every header.
+            Others::Wal { .. } => [u64::MAX; WAL_WORDS],
+            Others::Pragma => {
+                let mut words = [0; WAL_WORDS];
+                words[0] = self.pragma("PRAGMA main.data_version")?.cast_unsigned();
+                // The step may have been what noticed the change.
+                return Some(Stamp {
+                    pager,
+                    main: self.data_version(c"main")?,
+                    temp,
+                    others: words,
+                });
+            }
+        };
+        Some(Stamp {
+            pager,
+            main,
+            temp,
+            others,
+        })
+    }
+
+    fn file_control<T: Default>(&self, database: &CStr, operation: c_int) -> Option<T> {
+        let shared = self.shared();
+        let mut value = T::default();
+        // SAFETY: the handle is live; each operation used here writes one value of the type it is asked with.
+        let code = unsafe {
+            (shared.api.file_control)(
+                shared.db,
+                database.as_ptr(),
+                operation,
+                (&raw mut value).cast::<c_void>(),
+            )
+        };
+        (code == ffi::SQLITE_OK).then_some(value)
+    }
+
+    fn data_version(&self, database: &CStr) -> Option<u32> {
+        self.file_control(database, ffi::SQLITE_FCNTL_DATA_VERSION)
+    }
+
+    fn pager(&self) -> Option<Pager> {
+        let file: usize = self.file_control(c"main", ffi::SQLITE_FCNTL_FILE_POINTER)?;
+        let journal: usize = self.file_control(c"main", ffi::SQLITE_FCNTL_JOURNAL_POINTER)?;
+        if file == 0 {
+            return None;
+        }
+        // SAFETY: SQLite just named its open file, whose first member is the pointer to its methods.
+        let methods = unsafe { (*(file as *const ffi::sqlite3_file)).pMethods } as usize;
+        Some(Pager {
+            file,
+            methods,
+            journal,
+        })
+    }
+
+    /// The WAL-index header. Only to be asked while the pager has a WAL open in normal locking mode: SQLite then has its
+    /// shared memory mapped, and asking for the first region maps nothing new and creates no file.
+    fn wal_header(&self) -> Option<[u64; WAL_WORDS]> {
+        const REGION_SIZE: c_int = 32_768;
+        const FIRST_WITH_SHARED_MEMORY: c_int = 2;
+        let file = self.file_control::<usize>(c"main", ffi::SQLITE_FCNTL_FILE_POINTER)?
+            as *mut ffi::sqlite3_file;
+        if file.is_null() {
+            return None;
+        }
+        // SAFETY: the file is open, and its methods live as long; `xShmMap` exists from version 2 on. The region is mapped
+        // for as long as the WAL is open, which is the caller's premise, and holds at least the header. It may be written
+        // by another process meanwhile: volatile reads, and a torn header merely differs.
+        unsafe {
+            let methods = (*file).pMethods;
+            if methods.is_null() || (*methods).iVersion < FIRST_WITH_SHARED_MEMORY {
+                return None;
+            }
+            let mut region: *mut c_void = std::ptr::null_mut();
+            if (*methods).xShmMap?(file, 0, REGION_SIZE, 0, &raw mut region) != ffi::SQLITE_OK
+                || region.is_null()
+            {
+                return None;
+            }
+            let words = region.cast::<u64>();
+            let header: [u64; WAL_WORDS] =
+                std::array::from_fn(|word| words.add(word).read_volatile());
+            (first_half(header[0]) == WAL_VERSION).then_some(header)
+        }
+    }
+}
+
+/// The 32-bit word that lies first in memory.
+fn first_half(word: u64) -> u32 {
+    let bytes = word.to_ne_bytes();
+    u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
+/// Commits so far, as the header counts them.
+fn change_counter(stamp: &Stamp) -> u32 {
+    first_half(stamp.others[WAL_CHANGE_WORD])
+}
