@@ -12,7 +12,7 @@ const { createQuotaCore } = createRequire(import.meta.url)('../lib/core.js');
 
 const VECTORS = ['fair-share', 'burn-rate', 'consumption-cost'];
 const RUNS = traceNames('quota-share').filter(
-  (name) => name !== 'schema' && name !== 'naming' && !VECTORS.includes(name),
+  (name) => name !== 'schema' && !VECTORS.includes(name),
 );
 
 /** Loose vectors (input outside the declared types) in which this package differs on purpose, by what they give. */

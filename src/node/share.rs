@@ -223,13 +223,13 @@ impl ShareEngine {
             signals: None,
         })?;
         let (model_cap_unit, model_cap_value) = grounds.model_cap.unzip();
-        let membership = grounds.membership;
+        let membership = &*grounds.membership;
         Some(ShareGrounds {
-            pool_id: membership.pool_id,
+            pool_id: membership.pool_id.clone(),
             weight: membership.weight,
             policy: membership.policy.as_str().to_owned(),
             cap_value: membership.cap_value,
-            cap_unit: membership.cap_unit,
+            cap_unit: membership.cap_unit.clone(),
             connections: membership.connections,
             model_cap_unit,
             model_cap_value,

@@ -4,12 +4,13 @@
 use std::rc::Rc;
 
 use super::ShareEngine;
-use super::plans::{Plan, ResolvedPlan};
+use super::memory::{Limit, View};
+use super::plans::Plan;
 use crate::core::share::fair_share::{self, BlockReason, Decision, DimensionState};
 use crate::core::share::sliding::{self, Pair, bucket_index, window_ms};
 use crate::core::share::{Policy, UNKNOWN_LIMIT, dimension_key, model_pool_id, retry};
-use crate::store::sqlite::share_lookup::{self, Membership};
-use crate::store::sqlite::{Conn, SqlError, share_consumption, share_plans};
+use crate::store::sqlite::SqlError;
+use crate::store::sqlite::share_lookup::Membership;
 
 /// Who asks, for what, and when.
 #[derive(Clone, Copy)]
@@ -57,7 +58,7 @@ pub enum Outcome {
 /// What an enforcement through a store of the host's needs from the database.
 #[derive(Debug)]
 pub struct Grounds {
-    pub membership: Membership,
+    pub membership: Rc<Membership>,
     /// Unit and value of the model's cap, when there is one to enforce.
     pub model_cap: Option<(String, f64)>,
     pub plan: Rc<Plan>,
@@ -83,7 +84,7 @@ impl ShareEngine {
     pub fn enforce(&self, request: &EnforceRequest<'_>) -> Outcome {
         let mut failures = Failures::default();
         let outcome = if let Some(conn) = self.link.conn() {
-            self.enforce_on(&conn, request, &mut failures)
+            self.view(&conn, |view| self.enforce_on(view, request, &mut failures))
         } else {
             failures.0.push("no database connection".to_owned());
             Outcome::NothingToEnforce
@@ -107,11 +108,11 @@ impl ShareEngine {
 
     fn enforce_on(
         &self,
-        conn: &Conn,
+        view: &mut View<'_>,
         request: &EnforceRequest<'_>,
         failures: &mut Failures,
     ) -> Outcome {
-        let membership = match share_lookup::membership(conn, request.key, request.connection_id) {
+        let membership = match view.membership(request.key, request.connection_id) {
             Ok(Some(membership)) => membership,
             Ok(None) => return Outcome::NothingToEnforce,
             Err(error) => {
@@ -119,12 +120,15 @@ impl ShareEngine {
                 return Outcome::NothingToEnforce;
             }
         };
-        if let Some(block) = model_cap_block(conn, request, &membership, failures) {
+        if let Some(block) = model_cap_block(view, request, &membership, failures) {
             return Outcome::Block(block);
         }
-        let ResolvedPlan { plan, error, .. } =
-            self.plans
-                .resolve(conn, request.connection_id, request.provider, self.compat);
+        let (plan, error) = view.plan(
+            &self.plans,
+            request.connection_id,
+            request.provider,
+            self.compat,
+        );
         if let Some(error) = error {
             failures.add("plans", &error);
         }
@@ -139,36 +143,28 @@ impl ShareEngine {
             _ if plan.enforced.is_empty() => &[],
             _ => return Outcome::NeedSignals(plan),
         };
-        let counters: Vec<Counters> = plan
-            .enforced
-            .iter()
-            .zip(signals)
-            .map(|(limit, signal)| {
-                let window = window_ms(&limit.window);
-                let key = dimension_key(&membership.pool_id, &limit.unit, &limit.window);
-                let current = bucket_index(request.now, window);
-                let mut read = |pair: Result<Pair, SqlError>| {
-                    pair.unwrap_or_else(|error| {
-                        failures.add("counters", &error);
-                        Pair::default()
-                    })
-                };
-                let own = read(share_consumption::pair(conn, request.key, &key, current));
-                let total = (limit.unit != "percent")
-                    .then(|| read(share_consumption::dimension_totals(conn, &key, current)));
-                let cap = membership
-                    .cap_value
-                    .filter(|_| membership.cap_unit.as_deref() == Some(&limit.unit));
-                Counters {
-                    own,
-                    total,
-                    window,
-                    limit: limit.limit * membership.connections,
-                    signal: *signal,
-                    cap,
-                }
-            })
-            .collect();
+        let limits = view.limits(&membership.pool_id, &plan);
+        let mut counters = Vec::with_capacity(limits.len());
+        for ((dimension, Limit { key, window }), signal) in
+            plan.enforced.iter().zip(&*limits).zip(signals)
+        {
+            let current = bucket_index(request.now, *window);
+            let mut read = |pair: Result<Pair, SqlError>| {
+                pair.unwrap_or_else(|error| {
+                    failures.add("counters", &error);
+                    Pair::default()
+                })
+            };
+            let capped = membership.cap_unit.as_deref() == Some(&dimension.unit);
+            counters.push(Counters {
+                own: read(view.own(key, request.key, current)),
+                total: (dimension.unit != "percent").then(|| read(view.totals(key, current))),
+                window: *window,
+                limit: dimension.limit * membership.connections,
+                signal: *signal,
+                cap: membership.cap_value.filter(|_| capped),
+            });
+        }
         decide(&counters, membership.weight, membership.policy, request)
     }
 
@@ -178,7 +174,7 @@ impl ShareEngine {
     pub fn grounds(&self, request: &EnforceRequest<'_>) -> Option<Grounds> {
         let mut failures = Failures::default();
         let grounds = if let Some(conn) = self.link.conn() {
-            self.grounds_on(&conn, request, &mut failures)
+            self.view(&conn, |view| self.grounds_on(view, request, &mut failures))
         } else {
             failures.0.push("no database connection".to_owned());
             None
@@ -189,17 +185,21 @@ impl ShareEngine {
 
     fn grounds_on(
         &self,
-        conn: &Conn,
+        view: &mut View<'_>,
         request: &EnforceRequest<'_>,
         failures: &mut Failures,
     ) -> Option<Grounds> {
-        let membership = share_lookup::membership(conn, request.key, request.connection_id)
+        let membership = view
+            .membership(request.key, request.connection_id)
             .inspect_err(|error| failures.add("pools", error))
             .ok()??;
-        let model_cap = enforced_model_cap(conn, request, &membership, failures);
-        let ResolvedPlan { plan, error, .. } =
-            self.plans
-                .resolve(conn, request.connection_id, request.provider, self.compat);
+        let model_cap = enforced_model_cap(view, request, &membership, failures);
+        let (plan, error) = view.plan(
+            &self.plans,
+            request.connection_id,
+            request.provider,
+            self.compat,
+        );
         if let Some(error) = error {
             failures.add("plans", &error);
         }
@@ -212,7 +212,7 @@ impl ShareEngine {
 }
 
 fn enforced_model_cap(
-    conn: &Conn,
+    view: &mut View<'_>,
     request: &EnforceRequest<'_>,
     membership: &Membership,
     failures: &mut Failures,
@@ -220,7 +220,7 @@ fn enforced_model_cap(
     if request.model.is_empty() {
         return None;
     }
-    share_plans::get_model_cap(conn, &membership.pool_id, request.key, request.model)
+    view.model_cap(&membership.pool_id, request.key, request.model)
         .inspect_err(|error| failures.add("model caps", error))
         .ok()?
         .filter(|cap| cap.cap_value > UNKNOWN_LIMIT)
@@ -228,19 +228,20 @@ fn enforced_model_cap(
 }
 
 fn model_cap_block(
-    conn: &Conn,
+    view: &mut View<'_>,
     request: &EnforceRequest<'_>,
     membership: &Membership,
     failures: &mut Failures,
 ) -> Option<Block> {
-    let (unit, bound) = enforced_model_cap(conn, request, membership, failures)?;
+    let (unit, bound) = enforced_model_cap(view, request, membership, failures)?;
     let window = window_ms("hourly");
     let key = dimension_key(
         &model_pool_id(&membership.pool_id, request.model),
         &unit,
         "hourly",
     );
-    let pair = share_consumption::pair(conn, request.key, &key, bucket_index(request.now, window))
+    let pair = view
+        .own(&key.into(), request.key, bucket_index(request.now, window))
         .inspect_err(|error| failures.add("counters", error))
         .ok()?;
     (sliding::value(pair, request.now, window) >= bound).then(|| Block {

@@ -3,11 +3,12 @@
 
 use std::rc::Rc;
 
+use super::memory::{Added, View};
 use super::{Plan, ShareEngine};
 use crate::core::share::plan::PlanDimension;
-use crate::core::share::sliding::{self, Pair, bucket_index, window_ms};
+use crate::core::share::sliding::{self, bucket_index, window_ms};
 use crate::core::share::{UNKNOWN_LIMIT, dimension_key, model_pool_id};
-use crate::store::sqlite::{Conn, SqlError, share_consumption, share_lookup, share_plans};
+use crate::store::sqlite::{Conn, SqlError, share_consumption};
 
 const DAY_MS: f64 = 86_400_000.0;
 
@@ -55,39 +56,38 @@ impl ShareEngine {
                 .warn("quota:record", "not recorded: no database connection");
             return None;
         };
-        self.target_on(&conn, key, connection_id, provider, model)
-            .unwrap_or_else(|error| {
-                self.link
-                    .warn("quota:record", format!("not recorded: {error}"));
-                None
-            })
+        self.view(&conn, |view| {
+            self.target_in(view, key, connection_id, provider, model)
+        })
+        .unwrap_or_else(|error| {
+            self.link
+                .warn("quota:record", format!("not recorded: {error}"));
+            None
+        })
     }
 
-    fn target_on(
+    fn target_in(
         &self,
-        conn: &Conn,
+        view: &mut View<'_>,
         key: &str,
         connection_id: &str,
         provider: &str,
         model: &str,
     ) -> Result<Option<Target>, SqlError> {
-        let Some(membership) = share_lookup::membership(conn, key, connection_id)? else {
+        let Some(membership) = view.membership(key, connection_id)? else {
             return Ok(None);
         };
-        let plan = self
-            .plans
-            .resolve(conn, connection_id, provider, self.compat)
-            .plan;
+        let (plan, _) = view.plan(&self.plans, connection_id, provider, self.compat);
         let model_unit = if model.is_empty() {
             None
         } else {
-            share_plans::get_model_cap(conn, &membership.pool_id, key, model)
+            view.model_cap(&membership.pool_id, key, model)
                 .unwrap_or_default()
                 .filter(|cap| cap.cap_value > UNKNOWN_LIMIT)
                 .map(|cap| cap.cap_unit)
         };
         Ok(Some(Target {
-            pool_id: membership.pool_id,
+            pool_id: membership.pool_id.clone(),
             plan,
             model_unit,
         }))
@@ -125,21 +125,24 @@ impl ShareEngine {
             return true;
         }
         let mut failures: Vec<String> = Vec::new();
-        let written = conn.transaction::<_, SqlError>(|conn| {
-            for (dimension, window, part) in &counters {
-                // One refused counter must not cost the others their part.
-                if let Err(error) = share_consumption::increment(
-                    conn,
-                    key,
-                    dimension,
-                    bucket_index(now, *window),
-                    *part,
-                    now,
-                ) {
-                    failures.push(error.to_string());
+        let written = self.write(&conn, || {
+            conn.transaction(|conn| {
+                let mut added = Vec::with_capacity(counters.len());
+                for (dimension, window, cost) in &counters {
+                    let bucket = bucket_index(now, *window);
+                    // One refused counter must not cost the others their part.
+                    match share_consumption::increment(conn, key, dimension, bucket, *cost, now) {
+                        Ok(()) => added.push(Added {
+                            key,
+                            dimension,
+                            bucket,
+                            cost: *cost,
+                        }),
+                        Err(error) => failures.push(error.to_string()),
+                    }
                 }
-            }
-            Ok(())
+                Ok(added)
+            })
         });
         failures.extend(written.err().map(|error| error.to_string()));
         if !failures.is_empty() {
@@ -161,10 +164,17 @@ impl ShareEngine {
         cost: f64,
         now: f64,
     ) -> Result<f64, SqlError> {
-        let current = bucket_index(now, window);
-        share_consumption::increment(conn, key, dimension, current, cost, now)?;
-        let pair = share_consumption::pair(conn, key, dimension, current)?;
-        Ok(sliding::value(pair, now, window))
+        let bucket = bucket_index(now, window);
+        self.write(conn, || {
+            share_consumption::increment(conn, key, dimension, bucket, cost, now)?;
+            Ok(vec![Added {
+                key,
+                dimension,
+                bucket,
+                cost,
+            }])
+        })?;
+        self.peek(conn, key, dimension, window, now)
     }
 
     /// The value of one counter. (`QuotaStore.peek`.)
@@ -176,7 +186,9 @@ impl ShareEngine {
         window: f64,
         now: f64,
     ) -> Result<f64, SqlError> {
-        let pair: Pair = share_consumption::pair(conn, key, dimension, bucket_index(now, window))?;
+        let pair = self.view(conn, |view| {
+            view.own(&dimension.into(), key, bucket_index(now, window))
+        })?;
         Ok(sliding::value(pair, now, window))
     }
 
@@ -188,7 +200,9 @@ impl ShareEngine {
         window: f64,
         now: f64,
     ) -> Result<f64, SqlError> {
-        let pair = share_consumption::dimension_totals(conn, dimension, bucket_index(now, window))?;
+        let pair = self.view(conn, |view| {
+            view.totals(&dimension.into(), bucket_index(now, window))
+        })?;
         Ok(sliding::value(pair, now, window))
     }
 

@@ -1,16 +1,14 @@
 //! Who used how much of a pool. Owns the grouping of counters by key: one query per limit, never one per key.
 
-use rustc_hash::FxHashMap;
-
 use super::ShareEngine;
+use super::memory::View;
 use crate::core::share::burn_rate::{self, BurnRate};
 use crate::core::share::fair_share::share_of;
 use crate::core::share::plan::PlanDimension;
-use crate::core::share::sliding::{Pair, bucket_index, value, window_ms};
-use crate::core::share::sum::CompensatedSum;
+use crate::core::share::sliding::{bucket_index, value, window_ms};
 use crate::core::share::{dimension_key, equal_weight};
 use crate::store::sqlite::share_pools::Pool;
-use crate::store::sqlite::{Conn, SqlError, SqlErrorKind, share_consumption, share_pools};
+use crate::store::sqlite::{Conn, SqlError, SqlErrorKind, share_pools};
 
 /// Which limits and shares a snapshot shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,92 +45,12 @@ impl ShareEngine {
         conn: &Conn,
         pool_id: &str,
         dimensions: &[PlanDimension],
-        view: UsageView,
+        usage: UsageView,
         now: f64,
     ) -> Result<Option<Snapshot>, SqlError> {
-        let Some(pool) = share_pools::get(conn, pool_id)? else {
-            return Ok(None);
-        };
-        let place: FxHashMap<&str, usize> = pool
-            .allocations
-            .iter()
-            .enumerate()
-            .map(|(at, row)| (row.api_key_id.as_str(), at))
-            .collect();
-        let (weights, factor) = shares(&pool, view);
-        let mut snapshot = Snapshot {
-            keys: Vec::new(),
-            dimensions: Vec::new(),
-            burn_rate: None,
-        };
-        let mut tokens_seen = false;
-        for (index, dimension) in dimensions.iter().enumerate() {
-            let window = window_ms(&dimension.window);
-            if window.is_nan() {
-                continue;
-            }
-            let key = dimension_key(pool_id, &dimension.unit, &dimension.window);
-            let mut pairs = vec![Pair::default(); pool.allocations.len()];
-            let (mut curr, mut prev) = (CompensatedSum::default(), CompensatedSum::default());
-            for (owner, is_current, used) in
-                share_consumption::dimension_rows(conn, &key, bucket_index(now, window))?
-            {
-                (if is_current { &mut curr } else { &mut prev }).add(used);
-                if let Some(at) = place.get(owner.as_str()) {
-                    let pair = &mut pairs[*at];
-                    *(if is_current {
-                        &mut pair.curr
-                    } else {
-                        &mut pair.prev
-                    }) = used;
-                }
-            }
-            let consumed: Vec<f64> = pairs
-                .into_iter()
-                .map(|pair| value(pair, now, window))
-                .collect();
-            let total = match view {
-                UsageView::Recorded => consumed.iter().fold(0.0, |sum, used| sum + used),
-                // Enforcement counts keys that left the pool, too.
-                UsageView::Enforced => value(
-                    Pair {
-                        curr: curr.total(),
-                        prev: prev.total(),
-                    },
-                    now,
-                    window,
-                ),
-            };
-            let limit = dimension.limit * factor;
-            if dimension.unit == "tokens"
-                && !std::mem::replace(&mut tokens_seen, true)
-                && total > 0.0
-            {
-                snapshot.burn_rate = Some(burn_rate::from_window(
-                    total,
-                    window,
-                    now,
-                    Some(limit - total),
-                ));
-            }
-            snapshot.dimensions.push(SnapshotDimension {
-                index,
-                limit,
-                consumed_total: total,
-                consumed,
-                fair_share: weights
-                    .iter()
-                    .map(|weight| share_of(*weight, limit))
-                    .collect(),
-            });
-        }
-        drop(place);
-        snapshot.keys = pool
-            .allocations
-            .into_iter()
-            .map(|row| row.api_key_id)
-            .collect();
-        Ok(Some(snapshot))
+        self.view(conn, |view| {
+            snapshot_in(view, pool_id, dimensions, usage, now)
+        })
     }
 
     /// The limits of a pool by the plan of its main connection; none for an unknown pool or provider.
@@ -156,6 +74,68 @@ impl ShareEngine {
             .error
             .map_or_else(|| Ok(resolved.plan.dimensions.clone()), Err)
     }
+}
+
+fn snapshot_in(
+    view: &mut View<'_>,
+    pool_id: &str,
+    dimensions: &[PlanDimension],
+    usage: UsageView,
+    now: f64,
+) -> Result<Option<Snapshot>, SqlError> {
+    let Some(pool) = view.pool(pool_id)? else {
+        return Ok(None);
+    };
+    let (weights, factor) = shares(&pool, usage);
+    let mut snapshot = Snapshot {
+        keys: Vec::new(),
+        dimensions: Vec::new(),
+        burn_rate: None,
+    };
+    let mut tokens_seen = false;
+    for (index, dimension) in dimensions.iter().enumerate() {
+        let window = window_ms(&dimension.window);
+        if window.is_nan() {
+            continue;
+        }
+        let counter = dimension_key(pool_id, &dimension.unit, &dimension.window).into();
+        let keys = pool.allocations.iter().map(|row| row.api_key_id.as_str());
+        let (pairs, totals) = view.pairs(&counter, bucket_index(now, window), keys)?;
+        let consumed: Vec<f64> = pairs
+            .into_iter()
+            .map(|pair| value(pair, now, window))
+            .collect();
+        let total = match usage {
+            UsageView::Recorded => consumed.iter().fold(0.0, |sum, used| sum + used),
+            // Enforcement counts keys that left the pool, too.
+            UsageView::Enforced => value(totals, now, window),
+        };
+        let limit = dimension.limit * factor;
+        if dimension.unit == "tokens" && !std::mem::replace(&mut tokens_seen, true) && total > 0.0 {
+            snapshot.burn_rate = Some(burn_rate::from_window(
+                total,
+                window,
+                now,
+                Some(limit - total),
+            ));
+        }
+        snapshot.dimensions.push(SnapshotDimension {
+            index,
+            limit,
+            consumed_total: total,
+            consumed,
+            fair_share: weights
+                .iter()
+                .map(|weight| share_of(*weight, limit))
+                .collect(),
+        });
+    }
+    snapshot.keys = pool
+        .allocations
+        .iter()
+        .map(|row| row.api_key_id.clone())
+        .collect();
+    Ok(Some(snapshot))
 }
 
 /// Weight per key, and by how much the plan's limit is multiplied.
