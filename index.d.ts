@@ -6,6 +6,7 @@
 import type { HostDatabase, QuotaCoreEvents, QuotaCoreInspection, QuotaCoreOptions } from './types/core.js';
 import type * as probe from './types/probe.js';
 import type * as providerQuota from './types/provider-quota.js';
+import type * as share from './types/quota-share.js';
 import type * as scheduling from './types/quota-share-sched.js';
 import type * as rateLimit from './types/ratelimit.js';
 
@@ -13,10 +14,11 @@ export * from './types/constants.js';
 export * from './types/core.js';
 export * from './types/probe.js';
 export * from './types/provider-quota.js';
+export * from './types/quota-share.js';
 export * from './types/quota-share-sched.js';
 export * from './types/ratelimit.js';
 
-type Functions = typeof rateLimit & typeof probe & typeof providerQuota & typeof scheduling;
+type Functions = typeof rateLimit & typeof probe & typeof providerQuota & typeof share & typeof scheduling;
 
 /** An instance: every function as a bound property, and what belongs to the instance itself. */
 export interface QuotaCore extends Functions {

@@ -26,6 +26,11 @@ module.exports = { createQuotaCore, configure, QuotaCoreError, ...constants };
 // An instance that is never used tells which functions there are.
 const model = createQuotaCore();
 for (const name of Object.keys(model)) {
-  module.exports[name] = (...args) => defaultCore()[name](...args);
+  // A class is called with `new`, which an arrow function refuses.
+  module.exports[name] = /^[A-Z]/.test(name)
+    ? function construct(...args) {
+        return Reflect.construct(defaultCore()[name], args);
+      }
+    : (...args) => defaultCore()[name](...args);
 }
 model.close();

@@ -180,7 +180,7 @@ pub struct Added<'a> {
 impl Memory {
     /// Whether what is kept may be used and added to. `generation` tells connections of the instance apart.
     pub fn refresh(&mut self, conn: &Conn, generation: u64) -> bool {
-        let Some(stamp) = conn.stamp() else {
+        let Some(stamp) = conn.stamp(self.stamp) else {
             return false;
         };
         let entries = [

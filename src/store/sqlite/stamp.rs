@@ -2,7 +2,8 @@
 //! what is kept in memory under a stamp is the caller's.
 //!
 //! The pager counts changes to its file, its own connection's and those of others, but it learns of others only when a
-//! read begins. Stepping `PRAGMA data_version` begins one.
+//! read begins: stepping `PRAGMA data_version` begins one. In WAL mode the head of the WAL index, which is mapped into
+//! this process anyway, changes with every commit of anyone, and reading it costs no system call.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,6 +17,8 @@ pub struct Stamp {
     version: u32,
     /// `deserialize` puts another file, with a count of its own, behind the same connection.
     file: usize,
+    /// In WAL mode; `None` also where it could not be read.
+    wal: Option<WalHead>,
 }
 
 /// What [`Conn::begin_change`] saw.
@@ -25,25 +28,68 @@ pub struct BeforeChange {
     total_changes: c_int,
 }
 
+/// One of the two copies of the header of a WAL index: 48 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct WalHead([u32; 12]);
+
+impl WalHead {
+    /// The only format there has ever been; another one is left alone.
+    const FORMAT: u32 = 3_007_000;
+
+    /// Counts commits.
+    fn commits(self) -> u32 {
+        self.0[2]
+    }
+}
+
+/// Size of one region of a WAL index, as SQLite asks for it.
+const REGION: c_int = 32_768;
+
 impl Conn {
-    /// The stamp of what a statement would read now; `None` inside a transaction or a running statement, whose changes no
-    /// stamp tells apart, and where the file cannot be read.
+    /// The stamp of what a statement would read now, `kept` itself while nothing changed. `None` inside a transaction or a
+    /// running statement, whose changes no stamp tells apart, and where the file cannot be read.
     #[must_use]
-    pub fn stamp(&self) -> Option<Stamp> {
+    pub fn stamp(&self, kept: Option<Stamp>) -> Option<Stamp> {
         if !self.autocommit() || self.in_statement() {
             return None;
         }
-        // A private database has no other writers to learn of.
-        if self.has_file() {
-            self.query_row("PRAGMA data_version", &[], |_| ()).ok()??;
+        let (version, file) = self.version()?;
+        if let Some(kept) = kept {
+            // The version first: leaving WAL mode changes it, and then there is no index to look at.
+            let same = kept.version == version && kept.file == file;
+            if same && kept.wal.is_some() && self.wal_head(file) == kept.wal {
+                return Some(kept);
+            }
         }
-        self.current_stamp()
+        // A private database has no other writers to learn of.
+        if !self.has_file() {
+            return Some(Stamp {
+                version,
+                file,
+                wal: None,
+            });
+        }
+        self.query_row("PRAGMA data_version", &[], |_| ()).ok()??;
+        let (version, file) = self.version()?;
+        match kept {
+            Some(kept) if kept.version == version && kept.file == file && kept.wal.is_none() => {
+                Some(kept)
+            }
+            _ => Some(Stamp {
+                version,
+                file,
+                wal: self
+                    .shares_wal_index()
+                    .then(|| self.wal_head(file))
+                    .flatten(),
+            }),
+        }
     }
 
     /// Call before a change, with the stamp under which things are kept; `None` when they are out of date.
     #[must_use]
     pub fn begin_change(&self, kept: Option<Stamp>) -> Option<BeforeChange> {
-        let stamp = self.stamp().filter(|stamp| Some(*stamp) == kept)?;
+        let stamp = self.stamp(kept).filter(|stamp| Some(*stamp) == kept)?;
         Some(BeforeChange {
             stamp,
             total_changes: self.total_changes(),
@@ -57,22 +103,31 @@ impl Conn {
         if !self.autocommit() || self.in_statement() {
             return None;
         }
-        let stamp = self.current_stamp()?;
-        let one_commit = stamp.version == before.stamp.version.wrapping_add(1)
-            && stamp.file == before.stamp.file;
+        let (version, file) = self.version()?;
+        let one_commit =
+            version == before.stamp.version.wrapping_add(1) && file == before.stamp.file;
         let expected = before.total_changes.wrapping_add(rows);
-        (one_commit && self.total_changes() == expected).then_some(stamp)
+        if !one_commit || self.total_changes() != expected {
+            return None;
+        }
+        let wal = match before.stamp.wal {
+            None => None,
+            // A commit of another that came right after ours is in the head already: it counts one more.
+            Some(head) => {
+                let now = self.wal_head(file)?;
+                (now.commits() == head.commits().wrapping_add(1)).then_some(Some(now))?
+            }
+        };
+        Some(Stamp { version, file, wal })
     }
 
-    fn current_stamp(&self) -> Option<Stamp> {
+    /// The pager's count of changes, and its file.
+    fn version(&self) -> Option<(u32, usize)> {
         let mut version = 0_u32;
         let mut file = std::ptr::null_mut::<c_void>();
         self.control(ffi::SQLITE_FCNTL_DATA_VERSION, (&raw mut version).cast())?;
         self.control(ffi::SQLITE_FCNTL_FILE_POINTER, (&raw mut file).cast())?;
-        Some(Stamp {
-            version,
-            file: file as usize,
-        })
+        Some((version, file as usize))
     }
 
     /// `out` must be what the operation writes to.
@@ -86,6 +141,42 @@ impl Conn {
         let code =
             unsafe { (shared.api.file_control)(shared.db, c"main".as_ptr(), operation, out) };
         (code == ffi::SQLITE_OK).then_some(())
+    }
+
+    /// Whether the WAL index is in shared memory, and mapped by the read that just ended. Asked only when something
+    /// changed. With exclusive locking it lies on the heap, and asking for the shared one would make a file.
+    fn shares_wal_index(&self) -> bool {
+        let is = |pragma: &'static str, value: &str| {
+            self.query_row(pragma, &[], |row| row.text(0) == Some(value))
+                .is_ok_and(|is| is == Some(true))
+        };
+        is("PRAGMA main.journal_mode", "wal") && is("PRAGMA main.locking_mode", "normal")
+    }
+
+    /// The head of the WAL index. `file` is the current file of a database in WAL mode that has been read.
+    fn wal_head(&self, file: usize) -> Option<WalHead> {
+        let file = file as *mut ffi::sqlite3_file;
+        let mut region: *mut c_void = std::ptr::null_mut();
+        // SAFETY: SQLite just returned the pointer for the open handle; methods of version 2 and up have `xShmMap`. The
+        // first region of an index in use is mapped already (asked not to extend it), stays so while the connection is in
+        // WAL mode, and is larger than two heads. Other processes write it: it is read with volatile loads, and torn
+        // reads show as a difference between the two copies, which are written one after the other.
+        unsafe {
+            let methods = (*file)
+                .pMethods
+                .as_ref()
+                .filter(|methods| methods.iVersion >= 2)?;
+            let code = methods.xShmMap?(file, 0, REGION, 0, &raw mut region);
+            if code != ffi::SQLITE_OK || region.is_null() {
+                return None;
+            }
+            let words = region.cast::<u32>();
+            let read =
+                |first: usize| std::array::from_fn(|at| words.add(first + at).read_volatile());
+            let head = WalHead(read(0));
+            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+            (head.0[0] == WalHead::FORMAT && head == WalHead(read(12))).then_some(head)
+        }
     }
 
     fn in_statement(&self) -> bool {
@@ -139,18 +230,18 @@ mod tests {
     }
 
     fn own_changes(conn: &Conn) {
-        let kept = conn.stamp();
+        let kept = conn.stamp(None);
         assert!(kept.is_some());
-        assert_eq!(conn.stamp(), kept, "reading changes nothing");
+        assert_eq!(conn.stamp(kept), kept, "reading changes nothing");
         let before = conn.begin_change(kept).unwrap();
         conn.execute(ADD, &[]).unwrap();
         let after = conn.end_change(before, 1);
         assert!(after.is_some() && after != kept);
-        assert_eq!(conn.stamp(), after);
+        assert_eq!(conn.stamp(after), after);
         // A transaction of several rows is one commit.
         let before = conn.begin_change(after).unwrap();
         conn.transaction::<_, crate::store::sqlite::SqlError>(|conn| {
-            assert_eq!(conn.stamp(), None);
+            assert_eq!(conn.stamp(kept), None);
             conn.execute(ADD, &[])?;
             conn.execute(ADD, &[])?;
             Ok(())
@@ -158,7 +249,7 @@ mod tests {
         .unwrap();
         let after = conn.end_change(before, 2);
         assert!(after.is_some());
-        assert_eq!(conn.stamp(), after);
+        assert_eq!(conn.stamp(after), after);
         // What was not announced is seen, DDL included.
         assert!(
             conn.end_change(conn.begin_change(after).unwrap(), 0)
@@ -166,7 +257,7 @@ mod tests {
         );
         conn.execute("ALTER TABLE other RENAME TO renamed", &[])
             .unwrap();
-        assert_ne!(conn.stamp(), after);
+        assert_ne!(conn.stamp(after), after);
         conn.execute("ALTER TABLE renamed RENAME TO other", &[])
             .unwrap();
     }
@@ -186,11 +277,11 @@ mod tests {
     fn changes_of_others_are_noticed() {
         for mode in ["PRAGMA journal_mode = WAL", "PRAGMA journal_mode = DELETE"] {
             let (_folder, one, two) = on_disk(mode);
-            let kept = one.stamp();
+            let kept = one.stamp(None);
             two.execute(ADD, &[]).unwrap();
-            assert_ne!(one.stamp(), kept);
+            assert_ne!(one.stamp(kept), kept);
             // Between the look and the write: the write's own step is then not the only one.
-            let before = one.begin_change(one.stamp()).unwrap();
+            let before = one.begin_change(one.stamp(None)).unwrap();
             two.execute(ADD, &[]).unwrap();
             one.execute(ADD, &[]).unwrap();
             assert_eq!(one.end_change(before, 1), None);
@@ -206,8 +297,50 @@ mod tests {
             &[],
         )
         .unwrap();
-        let before = conn.begin_change(conn.stamp()).unwrap();
+        let before = conn.begin_change(conn.stamp(None)).unwrap();
         conn.execute(ADD, &[]).unwrap();
         assert_eq!(conn.end_change(before, 1), None);
+    }
+
+    #[test]
+    fn on_wal_the_index_tells_without_a_read() {
+        let (_folder, one, two) = on_disk("PRAGMA journal_mode = WAL");
+        let kept = one.stamp(None).unwrap();
+        assert!(kept.wal.is_some());
+        // Another's commit right after ours must not hide behind ours.
+        let before = one.begin_change(Some(kept)).unwrap();
+        one.execute(ADD, &[]).unwrap();
+        two.execute(ADD, &[]).unwrap();
+        assert_eq!(one.end_change(before, 1), None);
+        // Leaving WAL mode and coming back.
+        drop(two);
+        let kept = one.stamp(None);
+        one.query("PRAGMA journal_mode = DELETE", &[], |_| ())
+            .unwrap();
+        let out = one.stamp(kept);
+        assert!(out.is_some_and(|stamp| stamp.wal.is_none()) && out != kept);
+        one.query("PRAGMA journal_mode = WAL", &[], |_| ()).unwrap();
+        one.execute(ADD, &[]).unwrap();
+        assert!(one.stamp(out).is_some_and(|stamp| stamp.wal.is_some()));
+    }
+
+    #[test]
+    fn no_index_file_is_made_where_there_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let conn = Conn::open(&path).unwrap();
+        conn.query("PRAGMA journal_mode = DELETE", &[], |_| ())
+            .unwrap();
+        tables(&conn);
+        assert!(conn.stamp(conn.stamp(None)).is_some());
+        conn.query("PRAGMA locking_mode = EXCLUSIVE", &[], |_| ())
+            .unwrap();
+        conn.query("PRAGMA journal_mode = WAL", &[], |_| ())
+            .unwrap();
+        conn.execute(ADD, &[]).unwrap();
+        let kept = conn.stamp(None);
+        assert!(kept.is_some_and(|stamp| stamp.wal.is_none()));
+        assert_eq!(conn.stamp(kept), kept);
+        assert!(!folder.path().join("a.db-shm").exists());
     }
 }
