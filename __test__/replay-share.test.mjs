@@ -11,9 +11,7 @@ import { readTrace, traceNames } from './support/traces.mjs';
 const { createQuotaCore } = createRequire(import.meta.url)('../lib/core.js');
 
 const VECTORS = ['fair-share', 'burn-rate', 'consumption-cost'];
-const RUNS = traceNames('quota-share').filter(
-  (name) => name !== 'schema' && !VECTORS.includes(name),
-);
+const RUNS = traceNames('quota-share').filter((name) => name !== 'schema' && !VECTORS.includes(name));
 
 /** Loose vectors (input outside the declared types) in which this package differs on purpose, by what they give. */
 const UNCLAIMED_VECTORS = [

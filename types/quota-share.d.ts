@@ -42,6 +42,7 @@ export interface FairShareDimension {
   globalUsedPercent: number;
 }
 
+/** What a fair-share decision is made of. */
 export interface FairShareInput {
   dimensions: readonly FairShareDimension[];
   allocation: {
@@ -58,8 +59,10 @@ export interface FairShareInput {
   saturationThreshold: number;
 }
 
+/** Which rule refused. */
 export type FairShareBlockReason = 'cap-absolute' | 'global-saturated' | 'fair-share';
 
+/** `penalized`: allowed, and over its share under the policy `soft`. */
 export type FairShareDecision =
   | { kind: 'allow'; reason: 'ok'; penalized?: true | undefined }
   | { kind: 'block'; reason: FairShareBlockReason };
@@ -72,6 +75,7 @@ export declare function decideFairShare(input: FairShareInput): FairShareDecisio
 /** `<poolId>:<unit>:<window>` */
 export declare function dimensionKeyToString(key: QuotaDimensionKey): string;
 
+/** How fast a budget is used up. */
 export interface BurnRate {
   /** Never negative. */
   tokensPerSecond: number;
@@ -89,7 +93,11 @@ export declare function computeBurnRate(
   remaining?: number,
 ): BurnRate;
 /** The rate since the window's current bucket began, at least 1 ms ago. */
-export declare function computeBurnRateFromWindow(consumedTotal: number, windowMs: number, remaining?: number): BurnRate;
+export declare function computeBurnRateFromWindow(
+  consumedTotal: number,
+  windowMs: number,
+  remaining?: number,
+): BurnRate;
 
 /** Usage of one dimension of a pool. */
 export interface PoolUsageDimension {
@@ -101,6 +109,7 @@ export interface PoolUsageDimension {
   perKey: { apiKeyId: string; consumed: number; fairShare: number; deficit: number; borrowing: boolean }[];
 }
 
+/** A snapshot of a pool. */
 export interface PoolUsage {
   poolId: string;
   /** ISO text. */
@@ -159,6 +168,7 @@ export declare function collectQuotaGarbage(now?: number): number;
 /** Creates the tables and indexes of quota sharing that are missing; their names. What exists is not touched. */
 export declare function ensureQuotaSchema(): string[];
 
+/** What one key has in a pool. A cap counts where `capUnit` is a dimension's unit. */
 export interface QuotaAllocation {
   apiKeyId: string;
   /** Percent of the account, 0 to 100. */
@@ -168,6 +178,7 @@ export interface QuotaAllocation {
   capUnit?: QuotaUnit | undefined;
 }
 
+/** A pool as it is stored. */
 export interface QuotaPool {
   id: string;
   /** The first of `connectionIds`. */
@@ -180,6 +191,7 @@ export interface QuotaPool {
   allocations: QuotaAllocation[];
 }
 
+/** A pool to be made. */
 export interface NewQuotaPool {
   connectionId: string;
   /** When given and not empty, instead of `connectionId`. */
@@ -192,6 +204,7 @@ export interface NewQuotaPool {
 
 /** All pools, oldest first. */
 export declare function listPools(): QuotaPool[];
+/** One pool, null when there is none. */
 export declare function getPool(id: string): QuotaPool | null;
 /** Pools of a group, oldest first. */
 export declare function getPoolsByGroup(groupId: string): QuotaPool[];
@@ -211,12 +224,14 @@ export declare function updatePool(
 export declare function deletePool(id: string): boolean;
 /** Replaces the allocations of the pool and of every pool of its group. Weights that are all zero become equal. */
 export declare function upsertAllocations(poolId: string, allocations: readonly QuotaAllocation[]): void;
+/** What a key has in all pools, oldest first. */
 export declare function listAllocationsForApiKey(apiKeyId: string): { poolId: string; allocation: QuotaAllocation }[];
 /** Calls back after a pool was created or changed, with its id. Returns a function that ends it. */
 export declare function onPoolChanged(callback: (poolId: string) => unknown): () => void;
 /** Calls back after a pool was to be deleted, whether there was one or not. Returns a function that ends it. */
 export declare function onPoolRemoved(callback: (poolId: string) => unknown): () => void;
 
+/** A group of pools that share their allocations. */
 export interface QuotaGroup {
   id: string;
   name: string;
@@ -225,14 +240,18 @@ export interface QuotaGroup {
 
 /** All groups, oldest first. */
 export declare function listGroups(): QuotaGroup[];
+/** One group, null when there is none. */
 export declare function getGroup(id: string): QuotaGroup | null;
+/** The name of a group, null when there is none. */
 export declare function getGroupName(id: string): string | null;
+/** Makes a group with a new id. */
 export declare function createGroup(name: string): QuotaGroup;
 /** Whether there is such a group. */
 export declare function renameGroup(id: string, name: string): boolean;
 /** Whether there was one. Throws QuotaCoreError (`ERR_QUOTA_GROUP_IN_USE`) for the default group and one with pools. */
 export declare function deleteGroup(id: string): boolean;
 
+/** What an account allows. */
 export interface QuotaPlan {
   /** Null: not stored for a connection, but known of the provider, or no plan at all. */
   connectionId: string | null;
@@ -247,9 +266,11 @@ export declare function knownProviders(): string[];
 export declare function getKnownPlan(provider: string): { provider: string; dimensions: QuotaPlanDimension[] } | null;
 /** The plan that applies: the stored one when it has dimensions, else the known one, else an empty one. Never throws. */
 export declare function resolvePlan(connectionId: string, provider: string): QuotaPlan;
+/** The stored plan of a connection as it is, null when there is none. Text that is no JSON has no dimensions. */
 export declare function getProviderPlan(connectionId: string): QuotaPlan | null;
 /** Stored plans, by provider. */
 export declare function listProviderPlans(): QuotaPlan[];
+/** Stores or replaces the plan of a connection. */
 export declare function upsertProviderPlan(
   connectionId: string,
   provider: string,
@@ -277,9 +298,13 @@ export interface QuotaModelCap {
   capUnit: QuotaUnit;
 }
 
+/** One cap, null when there is none. */
 export declare function getModelCap(poolId: string, apiKeyId: string, model: string): QuotaModelCap | null;
+/** All caps of a key in a pool, oldest first. */
 export declare function listModelCaps(poolId: string, apiKeyId: string): QuotaModelCap[];
+/** Stores or replaces a cap. A `capValue` of 0 or less is refused by the table (`ERR_QUOTA_DATABASE`). */
 export declare function setModelCap(cap: QuotaModelCap): void;
+/** Deletes a cap; nothing happens when there is none. */
 export declare function deleteModelCap(poolId: string, apiKeyId: string, model: string): void;
 
 /** A stored bucket of a counter. */
@@ -295,6 +320,7 @@ export interface QuotaConsumptionRow {
 
 /** One bucket; 0 when there is none. */
 export declare function getBucket(apiKeyId: string, dimensionKey: string, bucketIndex: number): number;
+/** Adds to one bucket, making it when there is none. */
 export declare function incrementBucket(
   apiKeyId: string,
   dimensionKey: string,
@@ -318,6 +344,7 @@ export declare function listConsumptionForPool(poolId: string, limit?: number): 
 /** Deletes every bucket last written before a time; how many. */
 export declare function gcOlderThan(timestampMs: number): number;
 
+/** Who asks, on which connection, for what. */
 export interface EnforceRequest {
   apiKeyId: string;
   connectionId: string;
@@ -327,6 +354,7 @@ export interface EnforceRequest {
   estimatedCost?: unknown;
 }
 
+/** The answer to a request. */
 export type EnforceDecision =
   | {
       kind: 'allow';
@@ -362,6 +390,7 @@ export interface QuotaExceededEvent {
 /** Calls back on every refusal. Returns a function that ends it. */
 export declare function onQuotaExceeded(callback: (event: QuotaExceededEvent) => unknown): () => void;
 
+/** What a request cost; parts that are not above 0 are not recorded. */
 export interface ConsumptionCost {
   tokens?: number | undefined;
   usd?: number | undefined;
@@ -369,6 +398,7 @@ export interface ConsumptionCost {
   requests?: number | undefined;
 }
 
+/** A finished request. */
 export interface ConsumptionRecord {
   apiKeyId: string;
   connectionId: string;
@@ -390,6 +420,7 @@ export declare function buildConsumptionCost(
   estimatedCost: number,
 ): { tokens: number; usd: number; requests: number };
 
+/** A finished stream, as the host saw it. Without a key or a connection nothing is recorded. */
 export interface StreamingConsumption {
   apiKeyId?: string | null | undefined;
   connectionId?: string | null | undefined;
@@ -421,11 +452,7 @@ export interface QuotaShareOptions {
   /** The host's own store: enforcement and recording count there. Pools and plans stay in the database. */
   quotaStore?: QuotaStore;
   /** The host's own signal instead of the fetchers': 0 to 1, asked at each enforcement. */
-  saturation?: (
-    connectionId: string,
-    provider: string,
-    dimension: SaturationDimension,
-  ) => number | Promise<number>;
+  saturation?: (connectionId: string, provider: string, dimension: SaturationDimension) => number | Promise<number>;
   /** The host's settings; read are `quotaStore.driver` and `quotaStore.redisUrl`, dotted or nested. */
   settings?: () => unknown;
   /** Whether snapshots show stored weights and plain limits (`recorded`, default) or what enforcement goes by. */
