@@ -210,6 +210,34 @@ function copyPackage(folder) {
   return require(folder);
 }
 
+if (hasNodeSqlite()) {
+  test('a DatabaseSync that is closed and opened again is taken over again', (t) => {
+    const host = new Host(t, { driver: 'node:sqlite' });
+    host.core.recordRequest('p', 'm', 1);
+    host.db.close();
+    host.core.recordRequest('p', 'm', 1);
+    host.db.open();
+    host.core.recordRequest('p', 'm', 1);
+    assert.equal(host.core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 2);
+    assert.equal(host.value('SELECT COUNT(*) FROM rate_limit_usage'), 2);
+  });
+}
+
+test('an adapter whose connection is replaced', (t) => {
+  const host = new Host(t);
+  const adapter = { raw: { raw: host.db } };
+  const core = quotaCore.createQuotaCore({ database: () => adapter, clock: () => host.now });
+  t.after(() => core.close());
+  core.recordRequest('p', 'm', 1);
+  host.reopen();
+  adapter.raw = { raw: host.db };
+  core.recordRequest('p', 'm', 1);
+  host.reopen();
+  adapter.raw.raw = host.db;
+  core.recordRequest('p', 'm', 1);
+  assert.equal(host.value('SELECT COUNT(*) FROM rate_limit_usage'), 3);
+});
+
 test('two copies of the package on one connection', (t) => {
   const host = new Host(t);
   const other = copyPackage(join(copies, 'package'));

@@ -461,6 +461,19 @@ describe('the life of an instance', () => {
     assert.equal(core.inFlightForKey('p', 1), 0);
   });
 
+  test('far more routes than are kept at hand: leases and counts stay with their own', (t) => {
+    const { core } = new Host(t);
+    core.acquireLease('p', 'leased', 1, 5);
+    core.recordRequest('p', 'counted', 1);
+    for (let keyId = 2; keyId < 120_000; keyId += 1) core.inFlightForKey('p', keyId);
+    for (let keyId = 2; keyId < 120_000; keyId += 1) core.getNextCooldownDuration('q', 'm', keyId);
+    assert.equal(core.inFlightForKey('p', 1), 1);
+    assert.equal(core.canMakeRequest('p', 'leased', 1, limits), false);
+    assert.equal(core.canMakeRequest('p', 'counted', 1, limits), false);
+    assert.equal(core.canMakeRequest('p', 'other', 1, limits), true);
+    assert.equal(core.getNextCooldownDuration('q', 'm', 7), 600_000);
+  });
+
   test('the host may close under it at any time', (t) => {
     const host = new Host(t);
     host.core.recordRequest('p', 'm', 1);

@@ -5,7 +5,7 @@
 const { binding } = require('./native.js');
 const { QuotaCoreError, invalidArgument } = require('./errors.js');
 const { describe, requireFunction, requireString } = require('./args.js');
-const { openFile, takeConnection } = require('./connection.js');
+const { openFile, rawConnection, takeConnection } = require('./connection.js');
 
 const defaultLogger = {
   debug() {},
@@ -196,16 +196,24 @@ function bindLogger(logger) {
 function createConnectionSlot({ options, link, warn, log }) {
   let provider = null;
   let own = null;
-  let seen;
-  let seenRaw;
+  /** The connection in use: what the provider returned, the connection behind it, and the native side of that. */
+  let current = null;
 
-  function use(native) {
+  function take(database) {
+    const native = takeConnection(database);
     link.connect(native);
+    current = { database, raw: rawConnection(database), native };
   }
 
   function releaseOwn() {
     own?.close();
     own = null;
+  }
+
+  function lose() {
+    if (current === null) return;
+    current = null;
+    link.disconnect();
   }
 
   /** A connection that the host named once, or a path: failing is the caller's to know. */
@@ -214,28 +222,26 @@ function createConnectionSlot({ options, link, warn, log }) {
       const opened = openFile(database);
       releaseOwn();
       provider = null;
+      current = null;
       own = opened;
-      use(opened);
+      link.connect(opened);
     } else if (typeof database === 'function' && typeof database.loadExtension !== 'function') {
       releaseOwn();
       provider = database;
-      seen = undefined;
-      seenRaw = undefined;
+      current = null;
       link.disconnect();
     } else {
-      const native = takeConnection(database);
+      take(database);
       releaseOwn();
       // Asked again at each call: an adapter may be one object for ever and hold another connection after a reopen.
       provider = () => database;
-      seen = database;
-      seenRaw = database.raw;
-      use(native);
     }
   }
 
   function detach() {
     releaseOwn();
     provider = null;
+    current = null;
     link.disconnect();
   }
 
@@ -244,25 +250,24 @@ function createConnectionSlot({ options, link, warn, log }) {
     try {
       const database = provider();
       if (database === undefined || database === null) lose();
-      else if (database !== seen || database.raw !== seenRaw) change(database);
+      else if (!isCurrent(database)) change(database);
     } catch (error) {
       log('debug', 'quota:attach', 'the database is not there yet', error);
       lose();
     }
   }
 
-  function lose() {
-    if (seen === undefined) return;
-    seen = undefined;
-    seenRaw = undefined;
-    link.disconnect();
+  function isCurrent(database) {
+    if (current === null || database !== current.database) return false;
+    const { raw, native } = current;
+    if (database !== raw && rawConnection(database) !== raw) return false;
+    // A DatabaseSync may be opened again after it was closed: the same object, another handle.
+    return typeof raw.isOpen !== 'boolean' || native.open || !raw.isOpen;
   }
 
   function change(database) {
     try {
-      use(takeConnection(database));
-      seen = database;
-      seenRaw = database.raw;
+      take(database);
     } catch (error) {
       lose();
       // A connection that was closed before it was ever used, or is busy in a loop, may be replaced at any call.
