@@ -64,12 +64,7 @@ pub struct Routes {
 
 impl Routes {
     pub fn account(&mut self, platform: &str, key: f64) -> u32 {
-        // 0 and -0 are one key; every NaN is one.
-        let bits = if key.is_nan() {
-            f64::NAN.to_bits()
-        } else {
-            (key + 0.0).to_bits()
-        };
+        let bits = key_bits(key);
         let name: Rc<str> = platform.into();
         if let Some(id) = self.account_ids.get(&(Rc::clone(&name), bits)) {
             return *id;
@@ -140,12 +135,23 @@ impl Routes {
             kept[route.account as usize] = true;
         }
         for (id, kept) in kept.into_iter().enumerate() {
-            if !kept && self.accounts[id].take().is_some() {
-                let handle = u32::try_from(id).unwrap_or(u32::MAX);
-                self.account_ids.retain(|_, account| *account != handle);
-                self.free_accounts.push(handle);
+            if !kept && let Some(account) = self.accounts[id].take() {
+                let key = key_bits(account.key);
+                self.account_ids
+                    .remove(&(Rc::clone(&account.platform), key));
+                self.free_accounts
+                    .push(u32::try_from(id).unwrap_or(u32::MAX));
             }
         }
+    }
+}
+
+/// 0 and -0 are one key; every NaN is one.
+fn key_bits(key: f64) -> u64 {
+    if key.is_nan() {
+        f64::NAN.to_bits()
+    } else {
+        (key + 0.0).to_bits()
     }
 }
 
