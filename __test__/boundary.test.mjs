@@ -470,7 +470,10 @@ describe('the life of an instance', () => {
     assert.equal(core.inFlightForKey('p', 1), 1);
     assert.equal(core.canMakeRequest('p', 'leased', 1, limits), false);
     assert.equal(core.canMakeRequest('p', 'counted', 1, limits), false);
-    assert.equal(core.canMakeRequest('p', 'other', 1, limits), true);
+    for (let keyId = 1; keyId < 1000; keyId += 1) {
+      assert.equal(core.canMakeRequest('fresh', 'm', keyId, limits), true);
+      assert.equal(core.providerDailyRequestCount('fresh', keyId), 0);
+    }
     assert.equal(core.getNextCooldownDuration('q', 'm', 7), 600_000);
   });
 
