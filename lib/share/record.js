@@ -4,6 +4,10 @@
 
 const { buildConsumptionCost } = require('./rules.js');
 
+/** Outcomes of the native recording, in step with src/node/share.rs. */
+const RECORDED = 1;
+const UNREADABLE = 2;
+
 /**
  * @param {object} ctx see lib/context.js
  * @param {ReturnType<import('./state.js').createState>} state
@@ -24,10 +28,10 @@ function createRecord(ctx, { native }, parts) {
     const now = ctx.now();
     ctx.sync();
     const { tokens, usd, requests } = cost;
-    const readable = native.record(apiKeyId, connectionId, provider, input.model || '', tokens, usd, requests, now);
+    const outcome = native.record(apiKeyId, connectionId, provider, input.model || '', tokens, usd, requests, now);
     if (ctx.link.pending) ctx.drain();
-    requireReadable(readable, provider);
-    collectInPassing(now);
+    requireReadable(outcome !== UNREADABLE, provider);
+    if (outcome === RECORDED) collectInPassing(now);
   }
 
   async function recordThrough(store, input, cost) {

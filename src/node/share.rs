@@ -12,7 +12,8 @@ use crate::core::share::fair_share::BlockReason;
 use crate::core::share::plan::PlanDimension;
 use crate::core::share::sliding::window_ms;
 use crate::engine::share::{
-    Block, BlockedBy, Cost, EnforceRequest, Outcome, Plan, ShareEngine as Engine, UsageView,
+    Block, BlockedBy, Cost, EnforceRequest, Outcome, Plan, Recorded, ShareEngine as Engine,
+    UsageView,
 };
 use crate::store::sqlite::{Conn, SqlError};
 
@@ -239,7 +240,7 @@ impl ShareEngine {
         })
     }
 
-    /// Adds a cost to every counter it belongs to. False: the plan cannot be walked.
+    /// Adds a cost to every counter it belongs to: 0 nothing recorded, 1 recorded, 2 the plan cannot be walked.
     #[napi(catch_unwind)]
     pub fn record(
         &self,
@@ -251,14 +252,20 @@ impl ShareEngine {
         usd: f64,
         requests: f64,
         now: f64,
-    ) -> bool {
+    ) -> u32 {
         let cost = Cost {
             tokens,
             usd,
             requests,
         };
-        self.engine
-            .record(&key, &connection_id, &provider, &model, &cost, now)
+        let recorded = self
+            .engine
+            .record(&key, &connection_id, &provider, &model, &cost, now);
+        match recorded {
+            Recorded::Nothing => 0,
+            Recorded::All => 1,
+            Recorded::Unreadable => 2,
+        }
     }
 
     /// Where a cost is counted, for a store of the host's.

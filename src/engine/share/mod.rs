@@ -15,7 +15,7 @@ use std::cell::RefCell;
 
 pub use enforce::{Block, BlockedBy, EnforceRequest, Grounds, Outcome};
 pub use plans::{Plan, ResolvedPlan};
-pub use record::{Cost, Target};
+pub use record::{Cost, Recorded, Target};
 pub use snapshot::{Snapshot, SnapshotDimension, UsageView};
 
 use crate::core::Compat;

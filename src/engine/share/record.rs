@@ -33,6 +33,16 @@ impl Cost {
     }
 }
 
+/// What became of a cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    All,
+    /// There was nothing to record, or a part was refused (after the warning).
+    Nothing,
+    /// The plan is one on which the host's own code throws (recorded behaviour only).
+    Unreadable,
+}
+
 /// Where the costs of a key on a connection are counted.
 #[derive(Debug)]
 pub struct Target {
@@ -93,8 +103,7 @@ impl ShareEngine {
         }))
     }
 
-    /// Adds the cost to every counter it belongs to, as one transaction. False: the plan is one on which the host's own
-    /// code throws (recorded behaviour only).
+    /// Adds the cost to every counter it belongs to, as one transaction.
     pub fn record(
         &self,
         key: &str,
@@ -103,15 +112,15 @@ impl ShareEngine {
         model: &str,
         cost: &Cost,
         now: f64,
-    ) -> bool {
+    ) -> Recorded {
         let Some(target) = self.target(key, connection_id, provider, model) else {
-            return true;
+            return Recorded::Nothing;
         };
         if target.plan.unreadable {
-            return false;
+            return Recorded::Unreadable;
         }
         let Some(conn) = self.link.conn() else {
-            return true;
+            return Recorded::Nothing;
         };
         let counters: Vec<(String, f64, f64)> = target
             .counters(model)
@@ -122,7 +131,7 @@ impl ShareEngine {
             })
             .collect();
         if counters.is_empty() {
-            return true;
+            return Recorded::Nothing;
         }
         let mut failures: Vec<String> = Vec::new();
         let written = self.write(&conn, || {
@@ -145,13 +154,14 @@ impl ShareEngine {
             })
         });
         failures.extend(written.err().map(|error| error.to_string()));
-        if !failures.is_empty() {
-            self.link.warn(
-                "quota:record",
-                format!("not recorded: {}", failures.join("; ")),
-            );
+        if failures.is_empty() {
+            return Recorded::All;
         }
-        true
+        self.link.warn(
+            "quota:record",
+            format!("not recorded: {}", failures.join("; ")),
+        );
+        Recorded::Nothing
     }
 
     /// Adds to one counter; its new value. (`QuotaStore.consume`.)
