@@ -94,9 +94,8 @@ export class NaiveModel {
 
   record(kind, platform, modelId, keyId, tokens, now) {
     const row = { platform, modelId, keyId, kind, tokens, at: now };
-    const push = (list) => [...list, row].filter(({ at }) => at > now - DAY);
-    if (!this.open) this.away = push(this.away);
-    else if (this.refuses) this.refused = push(this.refused);
+    if (!this.open) this.away = [...this.away, row].filter(({ at }) => at > now - DAY);
+    else if (this.refuses) this.refused.push(row);
     else this.insert(row, now);
     if (kind === 'request') {
       this.ladderHits.delete(routeKey(platform, modelId, keyId));
@@ -108,7 +107,7 @@ export class NaiveModel {
   insert(row, now) {
     this.tables.usage.push(row);
     if (this.saved.length === 0) {
-      this.tables.usage.push(...this.refused);
+      this.tables.usage.push(...this.refused.filter(({ at }) => at > now - DAY));
       this.refused = [];
     }
     if (now - this.lastPrune >= MINUTE || now < this.lastPrune) {

@@ -136,7 +136,8 @@ export class World {
       hours: () => this.now + random.int(0, 2 * HOUR),
       boundary: () =>
         random.pick([midnight, midnight + 1, this.now + MINUTE, this.now + 2 * MINUTE, this.now + 2 * MINUTE + 1]),
-      back: () => this.now - random.int(1, 2 * MINUTE),
+      // What was refused may be forgotten a day later, for good: stepping back then would show when exactly that was.
+      back: () => this.now - (this.model.refused.length > 0 ? 0 : random.int(1, 2 * MINUTE)),
     }[jump]();
   }
 

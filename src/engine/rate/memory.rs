@@ -1,6 +1,6 @@
 //! Usage that no table holds: events whose insert failed. The only answer while the database is away.
 //!
-//! Bounded by pruning as events are pushed: a long outage keeps one day of them.
+//! Bounded by pruning as events are pushed: a long outage keeps one day of them, and no route without any.
 
 use std::collections::HashMap;
 
@@ -24,10 +24,18 @@ struct Lists {
 
 impl Lists {
     fn push(&mut self, event: Event) {
-        self.minute.retain(|kept| kept.at > event.at - MINUTE);
-        self.day.retain(|kept| kept.at > event.at - DAY);
+        self.forget_old(event.at);
         self.minute.push(event);
         self.day.push(event);
+    }
+
+    fn forget_old(&mut self, now: f64) {
+        self.minute.retain(|kept| kept.at > now - MINUTE);
+        self.day.retain(|kept| kept.at > now - DAY);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.minute.is_empty() && self.day.is_empty()
     }
 }
 
@@ -77,6 +85,7 @@ impl Tally {
 pub struct MemoryUsage {
     compat: Compat,
     routes: HashMap<String, RouteMemory>,
+    last_sweep: Option<f64>,
 }
 
 impl MemoryUsage {
@@ -85,6 +94,7 @@ impl MemoryUsage {
         Self {
             compat,
             routes: HashMap::new(),
+            last_sweep: None,
         }
     }
 
@@ -98,6 +108,7 @@ impl MemoryUsage {
     }
 
     pub fn push(&mut self, route: &RouteName<'_>, kind: UsageKind, tokens: f64, at: f64) {
+        self.sweep_if_due(at);
         self.routes
             .entry(route.memory_key(self.compat))
             .or_insert_with(|| RouteMemory {
@@ -109,6 +120,21 @@ impl MemoryUsage {
             })
             .of_mut(kind)
             .push(Event { at, tokens });
+    }
+
+    /// Prunes every route, at most once a minute and again when the clock stepped back: a route that is pushed to no
+    /// more must not stay for ever. The recorded behaviour has no such thing.
+    fn sweep_if_due(&mut self, now: f64) {
+        let recently = |last| now >= last && now - last < MINUTE;
+        if self.compat.is_recorded() || self.last_sweep.is_some_and(recently) {
+            return;
+        }
+        self.last_sweep = Some(now);
+        self.routes.retain(|_, memory| {
+            memory.requests.forget_old(now);
+            memory.tokens.forget_old(now);
+            !(memory.requests.is_empty() && memory.tokens.is_empty())
+        });
     }
 
     /// Events of a route after an instant. The recorded behaviour forgets, on reading, what has left the window, so
@@ -152,13 +178,14 @@ impl MemoryUsage {
         span: Span,
         after: f64,
     ) -> impl Iterator<Item = (&str, Tally)> {
+        let wanted = platform.to_owned();
         let prefix = format!("{platform}:");
         let suffix = format!(":{}", key + 0.0);
         self.routes
             .iter()
             .filter(move |(name, memory)| match self.compat {
                 Compat::Recorded => name.starts_with(&prefix) && name.ends_with(&suffix),
-                Compat::Corrected => format!("{}:", memory.platform) == prefix && memory.key == key,
+                Compat::Corrected => memory.platform == wanted && memory.key == key,
             })
             .map(move |(_, memory)| {
                 let lists = memory.of(kind);
@@ -251,5 +278,20 @@ mod tests {
             );
         }
         assert_eq!(memory.len(), 24);
+    }
+
+    #[test]
+    fn a_route_that_is_pushed_to_no_more_goes_after_a_day() {
+        let mut memory = MemoryUsage::new(Compat::Corrected);
+        let other = RouteName {
+            model: "other",
+            ..ROUTE
+        };
+        memory.push(&ROUTE, UsageKind::Request, 0.0, 0.0);
+        memory.push(&other, UsageKind::Request, 0.0, DAY - 1.0);
+        assert_eq!(memory.len(), 2);
+        memory.push(&other, UsageKind::Request, 0.0, DAY + MINUTE);
+        assert_eq!(memory.routes.len(), 1);
+        assert_eq!(memory.len(), 2);
     }
 }

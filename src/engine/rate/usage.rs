@@ -209,7 +209,7 @@ impl RateEngine {
                     index.inserted(conn, &route.asked(handle), kind, tokens, now);
                     Some(())
                 });
-                self.write_back();
+                self.write_back(now);
                 self.prune_if_due(now);
             }
             Err(error) if !self.compat.is_recorded() && means_later(&error) => {
@@ -220,14 +220,15 @@ impl RateEngine {
     }
 
     /// Writes the events that the connection refused earlier, as one unit. Not inside a transaction of the host: its
-    /// rollback would take them along.
-    fn write_back(&mut self) {
+    /// rollback would take them along. What retention would delete at once is left out.
+    fn write_back(&mut self, now: f64) {
         if self.backlog.is_empty() || !self.link.conn().is_some_and(|conn| conn.autocommit()) {
             return;
         }
         let Some(conn) = self.link.conn() else { return };
         let written = conn.transaction(|conn| {
-            for (route, kind, event) in self.backlog.events() {
+            let events = self.backlog.events();
+            for (route, kind, event) in events.filter(|(_, _, event)| event.at > now - DAY) {
                 usage::insert(conn, &route, kind, event.tokens, event.at)?;
             }
             Ok::<(), crate::store::sqlite::SqlError>(())
