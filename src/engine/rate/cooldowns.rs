@@ -211,6 +211,10 @@ impl RateEngine {
     }
 
     /// `row`: when the bench's row ends, where memory knows; otherwise the table is asked.
+    #[expect(
+        clippy::option_option,
+        reason = "not known, and known to have no row, are different answers"
+    )]
     fn is_benched_by(
         &mut self,
         handle: u32,

@@ -118,7 +118,7 @@ impl Rows {
                     &mut self.curr
                 } else {
                     &mut self.prev
-                })[at] += cost
+                })[at] += cost;
             }
             None => self.push(key.into(), is_current, cost),
         }
@@ -150,15 +150,18 @@ pub struct Limit {
     pub window: f64,
 }
 
+/// Two keys, nested, so that a look-up borrows both.
+type ByTwo<T> = FxHashMap<Box<str>, FxHashMap<Box<str>, T>>;
+
 /// Everything kept under one stamp.
 #[derive(Default)]
 pub struct Memory {
     stamp: Option<Stamp>,
     generation: u64,
     /// Key, then connection.
-    memberships: FxHashMap<Box<str>, FxHashMap<Box<str>, Option<Rc<Membership>>>>,
+    memberships: ByTwo<Option<Rc<Membership>>>,
     /// Connection, then provider.
-    plans: FxHashMap<Box<str>, FxHashMap<Box<str>, Rc<Plan>>>,
+    plans: ByTwo<Rc<Plan>>,
     /// Pool, then plan.
     limits: FxHashMap<Box<str>, FxHashMap<u32, Rc<[Limit]>>>,
     /// Pool, key and model.

@@ -187,7 +187,7 @@ impl Conn {
     fn own(connection: rusqlite::Connection) -> Result<Self, AttachError> {
         let failed = |error: rusqlite::Error| AttachError::Open(error.to_string());
         connection
-            .busy_timeout(Duration::from_millis(5000))
+            .busy_timeout(Duration::from_secs(5))
             .map_err(failed)?;
         // A read-only file cannot change its journal mode: it is used as it is.
         let _ = connection.pragma_update(None, "journal_mode", "WAL");

@@ -57,7 +57,7 @@ impl Conn {
         if let Some(kept) = kept {
             // The version first: leaving WAL mode changes it, and then there is no index to look at.
             let same = kept.version == version && kept.file == file;
-            if same && kept.wal.is_some() && self.wal_head(file) == kept.wal {
+            if same && kept.wal.is_some() && Self::wal_head(file) == kept.wal {
                 return Some(kept);
             }
         }
@@ -80,7 +80,7 @@ impl Conn {
                 file,
                 wal: self
                     .shares_wal_index()
-                    .then(|| self.wal_head(file))
+                    .then(|| Self::wal_head(file))
                     .flatten(),
             }),
         }
@@ -114,7 +114,7 @@ impl Conn {
             None => None,
             // A commit of another that came right after ours is in the head already: it counts one more.
             Some(head) => {
-                let now = self.wal_head(file)?;
+                let now = Self::wal_head(file)?;
                 (now.commits() == head.commits().wrapping_add(1)).then_some(Some(now))?
             }
         };
@@ -154,7 +154,7 @@ impl Conn {
     }
 
     /// The head of the WAL index. `file` is the current file of a database in WAL mode that has been read.
-    fn wal_head(&self, file: usize) -> Option<WalHead> {
+    fn wal_head(file: usize) -> Option<WalHead> {
         let file = file as *mut ffi::sqlite3_file;
         let mut region: *mut c_void = std::ptr::null_mut();
         // SAFETY: SQLite just returned the pointer for the open handle; methods of version 2 and up have `xShmMap`. The
