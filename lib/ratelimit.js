@@ -12,11 +12,7 @@ const HOUR = 60 * MINUTE;
 
 const COOLDOWN_SOURCES = ['heuristic', 'authoritative', 'credit', 'tier'];
 
-const CAPS = [
-  { prefix: 'PROVIDER_DAILY_REQUEST_CAP_' },
-  { prefix: 'PROVIDER_MINUTE_REQUEST_CAP_' },
-  { prefix: 'PROVIDER_DAILY_TOKEN_CAP_' },
-];
+const CAPS = ['PROVIDER_DAILY_REQUEST_CAP_', 'PROVIDER_MINUTE_REQUEST_CAP_', 'PROVIDER_DAILY_TOKEN_CAP_'];
 const [DAILY_REQUESTS, MINUTE_REQUESTS, DAILY_TOKENS] = [0, 1, 2];
 const CONCURRENCY = 'MAX_CONCURRENT_REQUESTS_PER_KEY';
 
@@ -28,6 +24,9 @@ function createRateLimit(ctx) {
     (ctx.options.dayWindow ?? (recorded ? 'sliding-24h' : 'utc-day')) === 'sliding-24h',
     ctx.options.index ?? true,
   );
+  // Hot calls are plain functions on the engine's number.
+  const native = binding;
+  const engine = rate.number;
   const routes = createRoutes(rate);
 
   /** Bit 1 of a verdict: the engine has something to tell. */
@@ -91,22 +90,25 @@ function createRateLimit(ctx) {
     return routes.account(platform, keyId);
   }
 
-  const upper = new Map();
+  const envNames = new Map();
+  const PREFIXES = [...CAPS, `${CONCURRENCY}_`];
+
+  /** The text of a platform's variable; `prefix` is its place in PREFIXES. */
   function platformEnv(prefix, platform) {
-    let name = upper.get(platform);
-    if (name === undefined) {
-      if (upper.size > 10_000) upper.clear();
-      upper.set(platform, (name = platform.toUpperCase()));
+    let names = envNames.get(platform);
+    if (names === undefined) {
+      if (envNames.size > 10_000) envNames.clear();
+      const upper = platform.toUpperCase();
+      names = PREFIXES.map((name) => `${name}${upper}`);
+      envNames.set(platform, names);
     }
-    return envText(`${prefix}${name}`);
+    return envText(names[prefix]);
   }
 
   function envText(name) {
     const value = ctx.env()[name];
     return value === undefined || value === null ? undefined : String(value);
   }
-
-  const capEnv = (cap, platform) => platformEnv(CAPS[cap].prefix, platform);
 
   // Gates
 
@@ -116,7 +118,7 @@ function createRateLimit(ctx) {
     const rpm = limitOf(limits, 'rpm');
     const rpd = limitOf(limits, 'rpd');
     ctx.sync();
-    return verdict(rate.canMakeRequest(route, clock(), rpm, rpd));
+    return verdict(native.canMakeRequest(engine, route, clock(), rpm, rpd));
   }
 
   function canUseTokens(platform, modelId, keyId, estimatedTokens, limits) {
@@ -126,7 +128,7 @@ function createRateLimit(ctx) {
     const tpm = limitOf(limits, 'tpm');
     const tpd = limitOf(limits, 'tpd');
     ctx.sync();
-    return verdict(rate.canUseTokens(route, clock(), wanted, tpm, tpd));
+    return verdict(native.canUseTokens(engine, route, clock(), wanted, tpm, tpd));
   }
 
   function getRateLimitStatus(platform, modelId, keyId, limits) {
@@ -147,17 +149,16 @@ function createRateLimit(ctx) {
 
   // Concurrency
 
-  let concurrencyTexts;
+  // The texts are read at each call; what they mean is remembered.
+  let concurrencyTexts = [undefined, undefined];
   let concurrencyLimit = null;
   function getKeyConcurrencyLimit(platform) {
     requireString(platform, 'platform');
-    ctx.sync();
-    const specific = platformEnv(`${CONCURRENCY}_`, platform);
+    const specific = platformEnv(CAPS.length, platform);
     const general = envText(CONCURRENCY);
-    const texts = `${specific}\n${general}`;
-    if (texts !== concurrencyTexts) {
-      concurrencyLimit = rate.keyConcurrencyLimit(specific, general);
-      concurrencyTexts = texts;
+    if (specific !== concurrencyTexts[0] || general !== concurrencyTexts[1]) {
+      concurrencyLimit = native.keyConcurrencyLimit(specific, general);
+      concurrencyTexts = [specific, general];
     }
     return concurrencyLimit;
   }
@@ -165,7 +166,7 @@ function createRateLimit(ctx) {
   function inFlightForKey(platform, keyId, now) {
     const account = accountOf(platform, keyId);
     ctx.sync();
-    return rate.inFlight(account, instant(now));
+    return native.inFlight(engine, account, instant(now));
   }
 
   function canUseKeyConcurrency(platform, keyId, now) {
@@ -173,18 +174,33 @@ function createRateLimit(ctx) {
     ctx.sync();
     const at = instant(now);
     const limit = getKeyConcurrencyLimit(platform);
-    return limit === null || rate.inFlight(account, at) < limit;
+    return limit === null || native.inFlight(engine, account, at) < limit;
   }
 
   // Account-wide caps
+
+  const published = CAPS.map(() => new Map());
+
+  /** The platform's cap; NaN = none. */
+  function publishedCap(cap, platform) {
+    const text = platformEnv(cap, platform);
+    const known = published[cap].get(platform);
+    if (known !== undefined && known.text === text) return known.limit;
+    if (published[cap].size > 10_000) published[cap].clear();
+    const limit = native.publishedCap(cap, platform, text) ?? Number.NaN;
+    published[cap].set(platform, { text, limit });
+    return limit;
+  }
 
   function capOf(cap, platform, keyId) {
     requireString(platform, 'platform');
     if (keyId !== undefined && keyId !== null) requireNumber(keyId, 'keyId');
     ctx.sync();
-    const limit = rate.cap(cap, platform, keyId ?? null, capEnv(cap, platform));
+    const limit = publishedCap(cap, platform);
+    if (keyId === undefined || keyId === null) return Number.isNaN(limit) ? null : limit;
+    const own = rate.keyCap(cap, platform, keyId, limit);
     ctx.drain();
-    return limit;
+    return own;
   }
 
   const getProviderDailyRequestCap = (platform, keyId) => capOf(DAILY_REQUESTS, platform, keyId);
@@ -204,27 +220,26 @@ function createRateLimit(ctx) {
   const providerMinuteRequestCount = (platform, keyId, now) =>
     count((account, at) => rate.minuteRequests(account, at), platform, keyId, now);
   const providerDailyTokenCount = (platform, keyId, now) =>
-    count((account, at) => rate.dailyTokens(account, at, capEnv(DAILY_TOKENS, platform)), platform, keyId, now);
+    count((account, at) => rate.dailyTokens(account, at, publishedCap(DAILY_TOKENS, platform)), platform, keyId, now);
 
   function canUseProvider(platform, keyId, now) {
     const account = accountOf(platform, keyId);
     ctx.sync();
-    return verdict(rate.canUseProvider(account, instant(now), capEnv(DAILY_REQUESTS, platform)));
+    return verdict(native.canUseProvider(engine, account, instant(now), publishedCap(DAILY_REQUESTS, platform)));
   }
 
   function canUseProviderMinute(platform, keyId, now) {
     const account = accountOf(platform, keyId);
     ctx.sync();
-    return verdict(rate.canUseProviderMinute(account, instant(now), capEnv(MINUTE_REQUESTS, platform)));
+    return verdict(native.canUseProviderMinute(engine, account, instant(now), publishedCap(MINUTE_REQUESTS, platform)));
   }
 
   function canUseProviderTokens(platform, keyId, modelId, estimatedTokens, now) {
-    const account = accountOf(platform, keyId);
-    requireString(modelId, 'modelId');
+    const route = routeOf(platform, modelId, keyId);
     const wanted = tokensOf(estimatedTokens, 'estimatedTokens');
     ctx.sync();
-    const env = capEnv(DAILY_TOKENS, platform);
-    return verdict(rate.canUseProviderTokens(account, modelId, wanted, instant(now), env));
+    const limit = publishedCap(DAILY_TOKENS, platform);
+    return verdict(native.canUseProviderTokens(engine, route, wanted, instant(now), limit));
   }
 
   // Leases and records
@@ -233,12 +248,12 @@ function createRateLimit(ctx) {
     const route = routeOf(platform, modelId, keyId);
     const held = tokensOf(tokens, 'tokens');
     ctx.sync();
-    return rate.acquireLease(route, held, instant(now));
+    return native.acquireLease(engine, route, held, instant(now));
   }
 
   function releaseLease(leaseId) {
     ctx.sync();
-    if (typeof leaseId === 'number') rate.releaseLease(leaseId);
+    if (typeof leaseId === 'number') native.releaseLease(engine, leaseId);
     else if (leaseId !== undefined && leaseId !== null) requireNumber(leaseId, 'leaseId');
   }
 
@@ -250,16 +265,14 @@ function createRateLimit(ctx) {
   function recordRequest(platform, modelId, keyId) {
     const route = routeOf(platform, modelId, keyId);
     ctx.sync();
-    rate.recordRequest(route, clock());
-    ctx.drain();
+    verdict(native.recordRequest(engine, route, clock()));
   }
 
   function recordTokens(platform, modelId, keyId, tokens) {
     const route = routeOf(platform, modelId, keyId);
     const used = tokensOf(tokens, 'tokens');
     ctx.sync();
-    rate.recordTokens(route, used, clock());
-    ctx.drain();
+    verdict(native.recordTokens(engine, route, used, clock()));
   }
 
   // Cooldowns
@@ -282,7 +295,7 @@ function createRateLimit(ctx) {
   function isOnCooldown(platform, modelId, keyId) {
     const route = routeOf(platform, modelId, keyId);
     ctx.sync();
-    return verdict(rate.isOnCooldown(route, clock()));
+    return verdict(native.isOnCooldown(engine, route, clock()));
   }
 
   function getActiveCooldownsForKeys(keyIds, now) {

@@ -12,32 +12,34 @@ use crate::store::sqlite::usage::UsageKind;
 use crate::store::sqlite::{host, usage};
 
 impl RateEngine {
-    /// The cap of a platform, or of one of its keys. `env` is the text of the platform's variable.
+    /// The cap of a key, given the platform's.
     pub fn cap(
         &mut self,
         cap: AccountCap,
         platform: &str,
-        key: Option<f64>,
-        env: Option<&str>,
+        key: f64,
+        published: Option<f64>,
     ) -> Option<f64> {
-        let own = key.and_then(|key| {
-            let account = self.routes.account(platform, key);
-            let sight = self.look();
-            self.own_cap(&sight, account, key, cap)
-        });
-        account_cap(cap, platform, env, own)
+        let id = self.routes.account(platform, key);
+        let Some(account) = self.account(id) else {
+            return published;
+        };
+        let sight = self.look();
+        self.cap_of(&sight, cap, (id, &account), published)
     }
 
-    /// The cap of an account.
+    /// The cap of an account: its key row's own, else the platform's.
     fn cap_of(
         &mut self,
         sight: &Sight,
         cap: AccountCap,
         (id, account): (u32, &Account),
-        env: Option<&str>,
+        published: Option<f64>,
     ) -> Option<f64> {
-        let own = self.own_cap(sight, id, account.key, cap);
-        account_cap(cap, &account.platform, env, own)
+        match self.own_cap(sight, id, account.key, cap) {
+            Some(own) => account_cap(cap, &account.platform, None, Some(own)),
+            None => published,
+        }
     }
 
     /// What the key's own row says. A host without such columns, or without the table, says nothing.
@@ -136,22 +138,23 @@ impl RateEngine {
 
     /// `providerDailyTokenCount`: billed tokens since midnight UTC, rounded up per model. Without a cap nothing is
     /// billed, so the count is 0.
-    pub fn daily_tokens(&mut self, account: u32, now: f64, env: Option<&str>) -> f64 {
+    pub fn daily_tokens(&mut self, account: u32, now: f64, published: Option<f64>) -> f64 {
         let Some(owner) = self.account(account) else {
             return 0.0;
         };
         let sight = self.look();
-        match self.cap_of(&sight, AccountCap::DailyTokens, (account, &owner), env) {
-            Some(_) => self.billed_today(
-                &sight,
-                (account, &owner),
-                now,
-                platform_cap(&owner.platform, env),
-            ),
+        match self.cap_of(
+            &sight,
+            AccountCap::DailyTokens,
+            (account, &owner),
+            published,
+        ) {
+            Some(_) => self.billed_today(&sight, (account, &owner), now, published.unwrap_or(0.0)),
             None => 0.0,
         }
     }
 
+    /// `cap`: the platform's, on which a model's multiplier depends whatever the account's own cap is.
     fn billed_today(
         &mut self,
         sight: &Sight,
@@ -240,28 +243,19 @@ impl RateEngine {
         bill(platform, tokens, cap, label.as_deref(), tpd_limit)
     }
 
-    /// `canUseProvider`: room under the account's daily request cap.
-    pub fn can_use_provider(&mut self, account: u32, now: f64, env: Option<&str>) -> bool {
-        self.request_cap_admits(AccountCap::DailyRequests, account, now, env)
-    }
-
-    /// `canUseProviderMinute`: room under the account's request cap per minute.
-    pub fn can_use_provider_minute(&mut self, account: u32, now: f64, env: Option<&str>) -> bool {
-        self.request_cap_admits(AccountCap::MinuteRequests, account, now, env)
-    }
-
-    fn request_cap_admits(
+    /// `canUseProvider` and `canUseProviderMinute`: room under the account's request cap.
+    pub fn request_cap_admits(
         &mut self,
         cap: AccountCap,
         account: u32,
         now: f64,
-        env: Option<&str>,
+        published: Option<f64>,
     ) -> bool {
         let Some(owner) = self.account(account) else {
             return true;
         };
         let sight = self.look();
-        let Some(limit) = self.cap_of(&sight, cap, (account, &owner), env) else {
+        let Some(limit) = self.cap_of(&sight, cap, (account, &owner), published) else {
             return true;
         };
         let span = if cap == AccountCap::MinuteRequests {
@@ -283,33 +277,30 @@ impl RateEngine {
     /// `canUseProviderTokens`: room under the account's daily token cap, in billed tokens.
     pub fn can_use_provider_tokens(
         &mut self,
-        account: u32,
-        model: &str,
+        route: u32,
         wanted: f64,
         now: f64,
-        env: Option<&str>,
+        published: Option<f64>,
     ) -> bool {
-        let Some(owner) = self.account(account) else {
+        let Some(route) = self.route(route) else {
             return true;
         };
+        let Some(owner) = self.account(route.account) else {
+            return true;
+        };
+        let account = (route.account, &*owner);
         let sight = self.look();
-        let Some(limit) = self.cap_of(&sight, AccountCap::DailyTokens, (account, &owner), env)
-        else {
+        let Some(limit) = self.cap_of(&sight, AccountCap::DailyTokens, account, published) else {
             return true;
         };
-        let published = platform_cap(&owner.platform, env);
-        let used = self.billed_today(&sight, (account, &owner), now, published);
-        let in_flight = self.in_flight_of_account(account, now).tokens;
+        let published = published.unwrap_or(0.0);
+        let used = self.billed_today(&sight, account, now, published);
+        let in_flight = self.in_flight_of_account(route.account, now).tokens;
         let wanted = self.tokens(wanted);
-        let in_flight = self.bill_model(&owner.platform, model, in_flight, published);
-        let wanted = self.bill_model(&owner.platform, model, wanted, published);
+        let in_flight = self.bill_model(&owner.platform, &route.model, in_flight, published);
+        let wanted = self.bill_model(&owner.platform, &route.model, wanted, published);
         admits_tokens(used, in_flight, wanted, limit)
     }
-}
-
-/// A model's multiplier is a matter of the platform's published cap, whatever the account's own cap is.
-fn platform_cap(platform: &str, env: Option<&str>) -> f64 {
-    account_cap(AccountCap::DailyTokens, platform, env, None).unwrap_or(0.0)
 }
 
 fn bill(platform: &str, tokens: f64, cap: f64, label: Option<&str>, tpd_limit: Option<f64>) -> f64 {

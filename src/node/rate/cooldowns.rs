@@ -75,12 +75,6 @@ impl RateEngine {
         Ok(())
     }
 
-    #[napi(catch_unwind)]
-    pub fn is_on_cooldown(&self, route: u32, now: f64) -> Result<u32> {
-        let benched = self.engine()?.is_on_cooldown(route, now);
-        Ok(self.verdict(benched))
-    }
-
     /// Benches of these keys that are still on, soonest first.
     #[napi(catch_unwind)]
     pub fn active_cooldowns(&self, keys: Vec<f64>, now: f64) -> Result<Vec<CooldownEntry>> {
@@ -131,7 +125,9 @@ impl RateEngine {
 
     #[napi(catch_unwind)]
     pub fn recent_hit_count(&self, route: u32, now: f64, span: f64) -> Result<u32> {
-        Ok(super::to_u32(self.engine()?.recent_hits(route, now, span)))
+        Ok(crate::node::to_u32(
+            self.engine()?.recent_hits(route, now, span),
+        ))
     }
 
     /// `retry_after` NaN = the provider named no time.

@@ -4,25 +4,58 @@
 //! a small number: bit 0 the verdict, bit 1 that the instance has something to tell the host.
 
 mod cooldowns;
+mod hot;
 mod probe;
 mod usage;
 
 use std::cell::{RefCell, RefMut};
+use std::rc::{Rc, Weak};
 
 use napi_derive::napi;
 
 use super::error::{Code, Result, fail};
 use super::link::Link;
+use super::to_u32;
 use crate::core::Compat;
 use crate::core::windows::DayWindow;
 use crate::engine::Link as EngineLink;
 use crate::engine::rate::{RateEngine as Engine, RateOptions};
 
+/// The engine behind one JavaScript object.
+struct Cell {
+    link: EngineLink,
+    engine: RefCell<Engine>,
+}
+
+thread_local! {
+    /// Engines of this thread by number. A method call costs ten times a plain one (Node-API has to find the native object
+    /// behind `this`), so hot calls pass this number. The JavaScript object owns the engine; a number whose object is gone
+    /// finds nothing.
+    static ENGINES: RefCell<Vec<Weak<Cell>>> = const { RefCell::new(Vec::new()) };
+}
+
 /// The single-router side of one instance.
 #[napi]
 pub struct RateEngine {
-    link: EngineLink,
-    engine: RefCell<Engine>,
+    cell: Rc<Cell>,
+    number: u32,
+}
+
+impl Cell {
+    /// The engine, unless a function of the host that SQLite calls came back here in the middle of a call.
+    fn engine(&self) -> Result<RefMut<'_, Engine>> {
+        match self.engine.try_borrow_mut() {
+            Ok(engine) => Ok(engine),
+            Err(_) => fail(
+                Code::Reentrant,
+                "a function that SQLite calls must not call back into the engine that is running the statement",
+            ),
+        }
+    }
+
+    fn verdict(&self, allowed: bool) -> u32 {
+        u32::from(allowed) | (u32::from(self.link.has_notices()) << 1)
+    }
 }
 
 #[napi]
@@ -47,25 +80,25 @@ impl RateEngine {
                 index,
             },
         );
-        Self {
+        let cell = Rc::new(Cell {
             link: link.0.clone(),
             engine: RefCell::new(engine),
-        }
+        });
+        let number = ENGINES.with_borrow_mut(|engines| {
+            engines.push(Rc::downgrade(&cell));
+            to_u32(engines.len() - 1)
+        });
+        Self { cell, number }
     }
 
-    /// The engine, unless a function of the host that SQLite calls came back here in the middle of a call.
+    /// The number under which hot calls find this engine.
+    #[napi(getter, catch_unwind)]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     fn engine(&self) -> Result<RefMut<'_, Engine>> {
-        match self.engine.try_borrow_mut() {
-            Ok(engine) => Ok(engine),
-            Err(_) => fail(
-                Code::Reentrant,
-                "a function that SQLite calls must not call back into the engine that is running the statement",
-            ),
-        }
-    }
-
-    fn verdict(&self, allowed: bool) -> u32 {
-        u32::from(allowed) | (u32::from(self.link.has_notices()) << 1)
+        self.cell.engine()
     }
 
     /// The handle of a route.
@@ -116,8 +149,4 @@ pub struct RateInspection {
     /// Events that are in memory and in no table.
     pub pending_events: u32,
     pub degraded: bool,
-}
-
-fn to_u32(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
 }
