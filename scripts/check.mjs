@@ -104,6 +104,9 @@ const parts = {
     expectSame('index.d.ts', new Set(types.keys()), 'index.d.mts', new Set(publicTypes('index.d.mts').keys()));
     for (const [name, { documentation }] of types) expect(documentation, `${name}: no doc comment in the types`);
 
+    const explained = new Set([...read('docs/options.md').matchAll(/^\| `([a-z]\w*)` \|/gm)].map((match) => match[1]));
+    expectSame('QuotaCoreOptions', new Set(types.get('QuotaCoreOptions').members), 'docs/options.md', explained);
+
     for (const path of [
       'README.md',
       'CHANGELOG.md',
