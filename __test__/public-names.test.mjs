@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import quotaCore from '../index.js';
 import * as fromEsm from '../index.mjs';
-import { publicTypes, read, runtimeExports } from '../scripts/api.mjs';
+import { publicTypes, runtimeExports } from '../scripts/api.mjs';
+import { read } from '../scripts/files.mjs';
 
 const contract = `
   acquireLease releaseLease resetLeases inFlightForKey canMakeRequest canUseTokens getKeyConcurrencyLimit canUseKeyConcurrency

@@ -1,25 +1,13 @@
 // The public surface as text: what index.d.ts exports, declaration by declaration, and the closed list of error codes.
 // `npm run check` compares it with the kept snapshot, the documentation and the code.
 
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join, relative } from 'node:path';
 import ts from 'typescript';
+import { filesBelow, read } from './files.mjs';
 import { root } from './proc.mjs';
 
 const ERROR_CODE = /\bERR_QUOTA_[A-Z][A-Z_]*[A-Z]\b/g;
-
-/** All files below a folder (relative to the project) whose name passes. */
-export function filesBelow(folder, passes) {
-  const start = join(root, folder);
-  if (!existsSync(start)) return [];
-  return readdirSync(start, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile() && passes(entry.name))
-    .map((entry) => relative(root, join(entry.parentPath ?? entry.path, entry.name)).replaceAll('\\', '/'))
-    .sort();
-}
-
-export const read = (path) => readFileSync(join(root, path), 'utf8');
 
 /** Every error code that a source file can produce. */
 export function errorCodesInSources() {

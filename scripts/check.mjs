@@ -6,17 +6,8 @@
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import {
-  apiPage,
-  errorCodesInDocs,
-  errorCodesInSources,
-  filesBelow,
-  publicTypes,
-  read,
-  runtimeExports,
-  surface,
-} from './api.mjs';
-import { ensure } from './ensure.mjs';
+import { apiPage, errorCodesInDocs, errorCodesInSources, publicTypes, runtimeExports, surface } from './api.mjs';
+import { filesBelow, read } from './files.mjs';
 import { cargo, root, tool } from './proc.mjs';
 import { versionFaults } from './release/version.mjs';
 
@@ -127,7 +118,6 @@ if (unknown.length > 0) {
   process.exit(2);
 }
 
-await ensure();
 for (const [name, part] of Object.entries(parts)) {
   if (chosen.length > 0 && !chosen.includes(name)) continue;
   console.log(`\n== check: ${name}`);

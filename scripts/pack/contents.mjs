@@ -1,7 +1,7 @@
 // The exact contents of the packages. A file more or less is a decision: it is made here.
 
 import assert from 'node:assert/strict';
-import { filesBelow } from '../api.mjs';
+import { filesBelow } from '../files.mjs';
 import { manifestOf } from './registry.mjs';
 import { platforms } from './stage.mjs';
 

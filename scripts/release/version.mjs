@@ -3,7 +3,7 @@
 // node scripts/release/version.mjs [v1.2.3]
 
 import { pathToFileURL } from 'node:url';
-import { read } from '../api.mjs';
+import { read } from '../files.mjs';
 import { platforms } from '../pack/stage.mjs';
 
 /** What disagrees with package.json's version: a list of sentences. */
