@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import quotaCore from '../index.js';
-import { all, openDatabase } from './support/driver.mjs';
+import { all, isOpen, openDatabase } from './support/driver.mjs';
 import { tempFolder } from './support/temp.mjs';
 import { readTrace } from './support/traces.mjs';
 
@@ -27,7 +27,7 @@ function open(t, { compat = 'corrected', tables = true } = {}) {
   });
   t.after(() => {
     core.close();
-    if (db.open ?? db.isOpen) db.close();
+    if (isOpen(db)) db.close();
   });
   return { core, db, at, warnings };
 }
