@@ -9,11 +9,13 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
-import Database from 'better-sqlite3';
+import { openDatabase } from './support/driver.mjs';
 
 const folder = mkdtempSync(join(tmpdir(), 'quota-core-lifecycle-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 const child = fileURLToPath(new URL('support/lifecycle-child.mjs', import.meta.url));
+
+const integrityOf = (db) => db.prepare('PRAGMA integrity_check').get().integrity_check;
 
 /** Runs the child to its end; what it left on disk, and how it ended. */
 async function endOf(how, addon) {
@@ -34,8 +36,8 @@ async function endOf(how, addon) {
     .filter((file) => file.startsWith(name))
     .map((file) => file.slice(name.length))
     .sort();
-  const db = new Database(join(folder, name));
-  const integrity = db.pragma('integrity_check', { simple: true });
+  const db = openDatabase(join(folder, name));
+  const integrity = integrityOf(db);
   const rows = db.prepare('SELECT count(*) AS n FROM rate_limit_usage').get().n;
   db.close();
   return { code, signal, left, integrity, rows, stderr };
@@ -66,8 +68,8 @@ for (const [how, { code, signal }] of Object.entries(WAYS)) {
 
 test('50 worker threads load, use and end in four ways', async () => {
   const file = join(folder, 'workers.db');
-  const host = new Database(file);
-  host.pragma('journal_mode = WAL');
+  const host = openDatabase(file);
+  host.exec('PRAGMA journal_mode = WAL');
   host.exec(`CREATE TABLE rate_limit_usage (
     id INTEGER PRIMARY KEY, platform TEXT NOT NULL, model_id TEXT NOT NULL, key_id INTEGER NOT NULL, kind TEXT NOT NULL,
     tokens INTEGER NOT NULL DEFAULT 0, created_at_ms INTEGER NOT NULL)`);
@@ -83,7 +85,7 @@ test('50 worker threads load, use and end in four ways', async () => {
   });
   assert.deepEqual(await Promise.all(work), Array(50).fill(20));
   assert.equal(host.prepare('SELECT count(*) AS n FROM rate_limit_usage').get().n, 1000);
-  assert.equal(host.pragma('integrity_check', { simple: true }), 'ok');
+  assert.equal(integrityOf(host), 'ok');
   host.close();
   assert.deepEqual(
     readdirSync(folder).filter((name) => name.startsWith('workers')),

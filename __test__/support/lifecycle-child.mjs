@@ -3,11 +3,11 @@
 // node lifecycle-child.mjs <how it ends> <database file> <with | without>
 
 import { createRequire } from 'node:module';
-import Database from 'better-sqlite3';
+import { openDatabase } from './driver.mjs';
 
 const [how, file, addon] = process.argv.slice(2);
-const db = new Database(file);
-db.pragma('journal_mode = WAL');
+const db = openDatabase(file);
+db.exec('PRAGMA journal_mode = WAL');
 db.exec(`CREATE TABLE IF NOT EXISTS rate_limit_usage (
   id INTEGER PRIMARY KEY, platform TEXT NOT NULL, model_id TEXT NOT NULL, key_id INTEGER NOT NULL, kind TEXT NOT NULL,
   tokens INTEGER NOT NULL DEFAULT 0, created_at_ms INTEGER NOT NULL)`);

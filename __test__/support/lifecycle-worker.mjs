@@ -2,11 +2,11 @@
 
 import { createRequire } from 'node:module';
 import { parentPort, workerData } from 'node:worker_threads';
-import Database from 'better-sqlite3';
+import { openDatabase } from './driver.mjs';
 
 const { createQuotaCore } = createRequire(import.meta.url)('../..');
-const db = new Database(workerData.file);
-db.pragma('busy_timeout = 20000');
+const db = openDatabase(workerData.file);
+db.exec('PRAGMA busy_timeout = 20000');
 const core = createQuotaCore({ database: db });
 const limits = { rpm: 1_000_000, rpd: null, tpm: null, tpd: null };
 for (let index = 0; index < 20; index++) {
