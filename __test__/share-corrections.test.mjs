@@ -96,6 +96,23 @@ both('a refusal says when to come again', async (t, compat, recorded) => {
   assert.equal(typeof refused.retryAfterSeconds, recorded ? 'undefined' : 'number');
 });
 
+both('a decision on values alone says when at the latest', (t, compat, recorded) => {
+  const { core, clock } = shareHost(t, { compat });
+  const key = { poolId: 'p', unit: 'tokens', window: 'hourly' };
+  clock.now = 1000 * HOUR + 600_000;
+  const decide = (consumed, unit = 'tokens') =>
+    core.decideFairShare({
+      dimensions: [{ key: { ...key, unit }, limit: 100, consumedTotal: consumed, globalUsedPercent: 0 }],
+      allocation: { weight: 50, policy: 'burst' },
+      consumedByThisKey: {},
+      saturationThreshold: 0.5,
+    });
+  const refused = { kind: 'block', reason: 'global-saturated' };
+  // Twice the limit: half of the next hour has to pass, and a millisecond.
+  assert.deepEqual(decide(200), recorded ? refused : { ...refused, retryAfterMs: 1.5 * HOUR - 600_000 + 1 });
+  assert.deepEqual(decide(200, 'percent'), refused, 'the provider alone knows');
+});
+
 both('a threshold that is no number from 0 to 1 counts as not set', async (t, compat, recorded) => {
   for (const [text, strictAt] of [
     ['abc', recorded ? Number.POSITIVE_INFINITY : 0.5],

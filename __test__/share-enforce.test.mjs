@@ -220,6 +220,21 @@ test('a refusal says when the counters alone let the key through again', async (
   });
 });
 
+test("through a host's store the time is the latest that the values allow", async (t) => {
+  const built = shareHost(t, { pool: { limits: REQUESTS_10 } });
+  const { core, ask, spend, clock } = shareHost(t, { quotaStore: built.store, pool: { limits: REQUESTS_10 } });
+  core.setModelCap({ poolId: 'p', apiKeyId: 'k1', model: 'm', capValue: 1, capUnit: 'requests' });
+  await spend({ requests: 10 }, 'k1', { model: 'm' });
+  for (const model of [undefined, 'm']) {
+    const refused = await ask('k1', { model });
+    assert.equal(refused.kind, 'block');
+    const { now } = clock;
+    for (const host of [built, { clock }]) host.clock.now = now + refused.retryAfterSeconds * 1000;
+    assert.equal((await ask('k1', { model })).kind, 'allow');
+    for (const host of [built, { clock }]) host.clock.now = now;
+  }
+});
+
 test('what never clears by itself has no time: a share of nothing, a percentage the provider reports', async (t) => {
   const none = shareHost(t, { pool: { weights: { k1: 0, k2: 50 }, limits: REQUESTS_10 }, saturation: () => 0.9 });
   const refused = await none.ask();

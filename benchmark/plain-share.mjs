@@ -113,15 +113,29 @@ export class PlainShare {
     return { poolId, generatedAt: new Date(this.now).toISOString(), dimensions };
   }
 
-  /** Deficit round robin as a list of objects: add, sort, pay. */
-  select(targets, state) {
-    const weights = targets.map(({ weight }) => (weight > 0 ? weight : 1));
+  /** Saturated and full connections last, deficit round robin among the rest, the less busy of the first two. */
+  select(targets, state, now) {
+    const free = targets.filter(({ connectionId }) => !(state.saturatedUntil.get(connectionId) > now));
+    const open = free.filter(({ connectionId }) => this.#inFlight(state, connectionId, now) < 8);
+    const weights = open.map(({ weight }) => (weight > 0 ? weight : 1));
     const sum = weights.reduce((total, weight) => total + weight, 0);
-    for (const [index, target] of targets.entries()) {
-      state.set(target.executionKey, (state.get(target.executionKey) ?? 0) + weights[index] / sum);
+    for (const [index, { executionKey }] of open.entries()) {
+      state.credit.set(executionKey, (state.credit.get(executionKey) ?? 0) + weights[index] / sum);
     }
-    const ordered = [...targets].sort((a, b) => state.get(b.executionKey) - state.get(a.executionKey));
-    state.set(ordered[0].executionKey, state.get(ordered[0].executionKey) - 1);
-    return ordered[0];
+    const ranked = [...open].sort((a, b) => state.credit.get(b.executionKey) - state.credit.get(a.executionKey));
+    const busy = ({ connectionId }) => this.#inFlight(state, connectionId, now);
+    if (ranked.length > 1 && busy(ranked[1]) < busy(ranked[0])) ranked.unshift(ranked.splice(1, 1)[0]);
+    const [target] = ranked;
+    state.credit.set(target.executionKey, state.credit.get(target.executionKey) - 1);
+    const slots = state.slots.get(target.connectionId) ?? [];
+    state.slots.set(target.connectionId, [...slots, now + 120_000]);
+    const rest = targets.filter((other) => !open.includes(other));
+    return { target, ordered: [...ranked, ...rest], release: () => state.slots.get(target.connectionId).pop() };
+  }
+
+  #inFlight(state, connectionId, now) {
+    const slots = (state.slots.get(connectionId) ?? []).filter((expiresAt) => expiresAt > now);
+    state.slots.set(connectionId, slots);
+    return slots.length;
   }
 }

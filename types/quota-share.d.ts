@@ -65,7 +65,12 @@ export type FairShareBlockReason = 'cap-absolute' | 'global-saturated' | 'fair-s
 /** `penalized`: allowed, and over its share under the policy `soft`. */
 export type FairShareDecision =
   | { kind: 'allow'; reason: 'ok'; penalized?: true | undefined }
-  | { kind: 'block'; reason: FairShareBlockReason };
+  | {
+      kind: 'block';
+      reason: FairShareBlockReason;
+      /** How long until the counters alone let the key through, at the latest; absent when they never do. */
+      retryAfterMs?: number;
+    };
 
 /**
  * May a key spend? Dimensions in order, the first block decides: the key's absolute cap, then the full account, then,

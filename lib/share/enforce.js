@@ -3,7 +3,8 @@
 // May this key spend on this connection now? One native call when the built-in store counts and the signals are at hand;
 // the same questions, asked of the host's own store, otherwise.
 
-const { decideShare } = require('./rules.js');
+const { binding } = require('../native.js');
+const { decideShare, toState, WINDOW_MS } = require('./rules.js');
 
 /** Outcome codes of the native enforcement, in step with src/node/share.rs. */
 const NOTHING = 0;
@@ -12,14 +13,16 @@ const DEPRIORITIZE = 2;
 const MODEL_CAP = 3;
 const NEED_SIGNALS = 7;
 const UNREADABLE = 8;
+/** Added to a code: warnings wait to be passed on. */
+const NOTICES = 16;
 const REASONS = [null, null, null, 'model-cap', 'cap-absolute', 'global-saturated', 'fair-share'];
 
 const DEFAULT_THRESHOLD = 0.5;
 const NO_SIGNALS = new Float64Array(0);
 /** A plan that changes between the question for its signals and the decision is asked again, at most so often. */
 const MAX_ATTEMPTS = 3;
-/** Connections whose plan's signals are remembered; a host has far fewer. */
-const MAX_REMEMBERED = 10_000;
+/** Who asked before; beyond it all are forgotten, and get to know each other again. */
+const MAX_REMEMBERED = 50_000;
 
 /**
  * @param {object} ctx see lib/context.js
@@ -28,13 +31,14 @@ const MAX_REMEMBERED = 10_000;
  */
 function createEnforce(ctx, { native, recorded, notify }, parts) {
   const { saturationFor, storeAtOnce, getQuotaStore, isBuiltIn } = parts;
-  /** provider → connection → the signals its plan needs, so that cached ones are at hand before the first native call. */
-  let remembered = new Map();
-  let size = 0;
+  /** provider → connection → what is remembered of it (see `placeOf`). */
+  let places = new Map();
+  let remembered = 0;
 
   function forget() {
-    remembered = new Map();
-    size = 0;
+    places = new Map();
+    remembered = 0;
+    native.forget();
   }
 
   ctx.onReset(forget);
@@ -83,20 +87,42 @@ function createEnforce(ctx, { native, recorded, notify }, parts) {
 
   // Signals
 
-  function remember(connectionId, provider, needed) {
-    if (size >= MAX_REMEMBERED) forget();
-    const connections = remembered.get(provider) ?? new Map();
-    remembered.set(provider, connections);
-    if (!connections.has(connectionId)) size += 1;
-    const entry = { ...needed, values: new Float64Array(needed.dimensions.length) };
-    connections.set(connectionId, entry);
-    return entry;
+  /**
+   * What is remembered of a connection: the signals its plan needs, so that cached ones are at hand before the native
+   * call, and the numbers by which the native side knows those who ask.
+   */
+  function placeOf(provider, connectionId) {
+    let connections = places.get(provider);
+    if (connections === undefined) {
+      connections = new Map();
+      places.set(provider, connections);
+    }
+    let place = connections.get(connectionId);
+    if (place === undefined) {
+      place = { plan: -1, dimensions: [], values: NO_SIGNALS, askers: new Map() };
+      connections.set(connectionId, place);
+    }
+    return place;
+  }
+
+  function askerOf(place, { apiKeyId, connectionId, provider, model }) {
+    let keys = place.askers.get(model || '');
+    if (keys === undefined) {
+      keys = new Map();
+      place.askers.set(model || '', keys);
+    }
+    let asker = keys.get(apiKeyId);
+    if (asker === undefined) {
+      asker = native.remember(apiKeyId, connectionId, provider, model || '');
+      keys.set(apiKeyId, asker);
+      remembered += 1;
+    }
+    return asker;
   }
 
   /** Fills in the signals when all of them are cached. A host's own signal may only be asked for what is enforced. */
-  function fillFromCache(entry, connectionId, provider) {
-    if (ctx.options.saturation) return false;
-    const { dimensions, values } = entry;
+  function fillFromCache({ plan, dimensions, values }, connectionId, provider) {
+    if (plan < 0 || ctx.options.saturation) return false;
     for (let index = 0; index < dimensions.length; index += 1) {
       const value = saturationFor(connectionId, provider, dimensions[index]);
       if (typeof value !== 'number') return false;
@@ -128,25 +154,28 @@ function createEnforce(ctx, { native, recorded, notify }, parts) {
 
   // The built-in store
 
-  function ask(input, now, plan, signals) {
-    const { apiKeyId, connectionId, provider, model } = input;
-    return native.enforce(apiKeyId, connectionId, provider, model || '', now, threshold(), plan, signals);
+  function ask(input, now, place, plan, signals) {
+    const code = native.enforce(askerOf(place, input), now, threshold(), plan, signals);
+    if (code < NOTICES) return code;
+    ctx.drain();
+    return code - NOTICES;
   }
 
   async function enforceWithSignals(input) {
+    const { connectionId, provider } = input;
     let code = NEED_SIGNALS;
     let now = 0;
     for (let attempt = 0; code === NEED_SIGNALS && attempt < MAX_ATTEMPTS; attempt += 1) {
-      const { connectionId, provider } = input;
-      const needed = remember(connectionId, provider, native.needed());
-      const signals = await askSignals(needed.dimensions, connectionId, provider);
+      const { plan, dimensions } = native.needed();
+      const signals = await askSignals(dimensions, connectionId, provider);
       ctx.sync();
       now = ctx.now();
-      code = ask(input, now, needed.plan, signals);
+      const place = placeOf(provider, connectionId);
+      Object.assign(place, { plan, dimensions, values: signals });
+      code = ask(input, now, place, plan, signals);
     }
-    ctx.drain();
     if (code === NEED_SIGNALS) {
-      warn(`the plan of ${input.provider} changes faster than its saturation can be asked`);
+      warn(`the plan of ${provider} changes faster than its saturation can be asked`);
       return { kind: 'allow' };
     }
     return toDecision(code, input, now);
@@ -154,16 +183,14 @@ function createEnforce(ctx, { native, recorded, notify }, parts) {
 
   function enforceBuiltIn(input) {
     ctx.sync();
+    if (remembered > MAX_REMEMBERED) forget();
     const { connectionId, provider } = input;
     const now = ctx.now();
-    const known = remembered.get(provider)?.get(connectionId);
-    const code =
-      known !== undefined && fillFromCache(known, connectionId, provider)
-        ? ask(input, now, known.plan, known.values)
-        : ask(input, now, -1, NO_SIGNALS);
-    if (code === NEED_SIGNALS) return enforceWithSignals(input);
-    if (ctx.link.pending) ctx.drain();
-    return toDecision(code, input, now);
+    const place = placeOf(provider, connectionId);
+    const code = fillFromCache(place, connectionId, provider)
+      ? ask(input, now, place, place.plan, place.values)
+      : ask(input, now, place, -1, NO_SIGNALS);
+    return code === NEED_SIGNALS ? enforceWithSignals(input) : toDecision(code, input, now);
   }
 
   // A store of the host's
@@ -206,7 +233,11 @@ function createEnforce(ctx, { native, recorded, notify }, parts) {
     if (modelCapUnit !== undefined) {
       const counter = { poolId: `${poolId}:model:${model}`, unit: modelCapUnit, window: 'hourly' };
       const used = await reader.read('peek', apiKeyId, counter);
-      if (used !== null && used >= modelCapValue) return block(input, REASONS[MODEL_CAP], Number.NaN, 0);
+      if (used !== null && used >= modelCapValue) {
+        const now = ctx.now();
+        const clearsAt = binding.shareClearsAt(used, modelCapValue, now, WINDOW_MS.get('hourly'));
+        return block(input, REASONS[MODEL_CAP], clearsAt, now);
+      }
     }
     if (grounds.unreadable) throw new TypeError(`the plan of ${provider} cannot be read`);
     if (!grounds.hasPlan) return { kind: 'allow' };
@@ -215,17 +246,18 @@ function createEnforce(ctx, { native, recorded, notify }, parts) {
       dimensions.map(async ({ unit, window, limit: planned }, index) => {
         const counter = { poolId, unit, window };
         const limit = planned * grounds.connections;
-        const consumedTotal =
-          unit === 'percent'
-            ? signals[index] * limit
-            : ((await reader.read('poolConsumedTotal', poolId, counter)) ?? 0);
+        const used = signals[index];
+        const total =
+          unit === 'percent' ? used * limit : ((await reader.read('poolConsumedTotal', poolId, counter)) ?? 0);
         const consumed = (await reader.read('peek', apiKeyId, counter)) ?? 0;
         const capped = grounds.capUnit === unit && grounds.capValue !== undefined;
-        return [limit, consumedTotal, signals[index], consumed, capped ? grounds.capValue : Number.NaN];
+        return toState(counter, { limit, total, used, consumed, cap: capped ? grounds.capValue : Number.NaN });
       }),
     );
-    const { reason, penalized } = decideShare(states, grounds.weight, grounds.policy, threshold());
-    if (reason !== null) return block(input, reason, Number.NaN, 0);
+    const now = ctx.now();
+    const { weight, policy } = grounds;
+    const { reason, penalized, clearsAt } = decideShare(states, weight, policy, threshold(), now);
+    if (reason !== undefined) return block(input, reason, clearsAt, now);
     return { kind: 'allow', deprioritize: penalized };
   }
 

@@ -5,44 +5,32 @@
 const { binding } = require('../native.js');
 const { requireNumber, requireObject } = require('../args.js');
 
-const FIELDS_PER_DIMENSION = 5;
+const FIELDS_PER_DIMENSION = 7;
 
-/** What the codes of the native decision mean; code 1 is "allow, but penalized". */
-const BLOCK_REASONS = [null, null, 'cap-absolute', 'global-saturated', 'fair-share'];
+/** Window lengths in ms by name. */
+const WINDOW_MS = new Map(binding.shareWindows().map(({ name, ms }) => [name, ms]));
+
+/**
+ * One dimension for `decideShare`. `used` is the provider's signal, 0 to 1.
+ * @returns {number[]} in the order that src/node/share_rules.rs reads
+ */
+function toState({ unit, window }, { limit, total, used, consumed, cap }) {
+  return [limit, total, used, consumed, cap, WINDOW_MS.get(window) ?? Number.NaN, unit === 'percent' ? 0 : 1];
+}
 
 /**
  * The one decision.
- * @param {number[][]} states per dimension: limit, total, used (0..1), consumed by the key, its cap or NaN
- * @returns {{ reason: string | null, penalized: boolean }} reason null: allowed
+ * @param {number[][]} states see `toState`
+ * @returns {{ reason?: string, penalized: boolean, clearsAt?: number }} without a reason: allowed
  */
-function decideShare(states, weight, policy, saturationThreshold) {
+function decideShare(states, weight, policy, saturationThreshold, now) {
   const flat = new Float64Array(states.length * FIELDS_PER_DIMENSION);
   for (const [index, state] of states.entries()) flat.set(state, index * FIELDS_PER_DIMENSION);
-  const code = binding.shareDecide(flat, weight, policy, saturationThreshold);
-  return { reason: BLOCK_REASONS[code], penalized: code === 1 };
+  return binding.shareDecide(flat, weight, policy, saturationThreshold, now);
 }
 
 function dimensionKeyToString(key) {
   return `${key.poolId}:${key.unit}:${key.window}`;
-}
-
-function decideFairShare(input) {
-  const { dimensions, allocation, consumedByThisKey, saturationThreshold } = requireObject(input, 'input');
-  if (dimensions.length === 0) return { kind: 'allow', reason: 'ok' };
-  const { weight, capValue, capUnit, policy } = requireObject(allocation, 'allocation');
-  const states = dimensions.map(({ key, limit, consumedTotal, globalUsedPercent }) => {
-    const capped = typeof capValue === 'number' && capUnit === key.unit;
-    const consumed = consumedByThisKey?.[dimensionKeyToString(key)] ?? 0;
-    return [limit, consumedTotal, globalUsedPercent, consumed, capped ? capValue : Number.NaN];
-  });
-  const { reason, penalized } = decideShare(
-    states,
-    weight ?? Number.NaN,
-    String(policy),
-    saturationThreshold ?? Number.NaN,
-  );
-  if (reason !== null) return { kind: 'block', reason };
-  return { kind: 'allow', reason: 'ok', penalized: penalized || undefined };
 }
 
 /** `undefined` is "unknown"; the native side reads that from NaN. */
@@ -83,8 +71,37 @@ function buildConsumptionCost(usage, estimatedCost) {
   };
 }
 
-/** @param {{ now(): number }} ctx */
+/** @param {object} ctx see lib/context.js */
 function createRules(ctx) {
+  function decideFairShare(input) {
+    const { dimensions, allocation, consumedByThisKey, saturationThreshold } = requireObject(input, 'input');
+    if (dimensions.length === 0) return { kind: 'allow', reason: 'ok' };
+    const { weight, capValue, capUnit, policy } = requireObject(allocation, 'allocation');
+    const states = dimensions.map(({ key, limit, consumedTotal, globalUsedPercent }) => {
+      const capped = typeof capValue === 'number' && capUnit === key.unit;
+      return toState(key, {
+        limit,
+        total: consumedTotal,
+        used: globalUsedPercent,
+        consumed: consumedByThisKey?.[dimensionKeyToString(key)] ?? 0,
+        cap: capped ? capValue : Number.NaN,
+      });
+    });
+    const now = ctx.now();
+    const { reason, penalized, clearsAt } = decideShare(
+      states,
+      weight ?? Number.NaN,
+      String(policy),
+      saturationThreshold ?? Number.NaN,
+      now,
+    );
+    if (reason === undefined) return { kind: 'allow', reason: 'ok', penalized: penalized || undefined };
+    const decision = { kind: 'block', reason };
+    // The originals declare this and never set it.
+    if (!ctx.recorded && clearsAt !== undefined) decision.retryAfterMs = clearsAt - now;
+    return decision;
+  }
+
   function computeBurnRateFromWindow(consumedTotal, windowMs, remaining) {
     requireNumber(consumedTotal, 'consumedTotal');
     requireNumber(windowMs, 'windowMs');
@@ -94,4 +111,4 @@ function createRules(ctx) {
   return { decideFairShare, computeBurnRate, computeBurnRateFromWindow, buildConsumptionCost, dimensionKeyToString };
 }
 
-module.exports = { createRules, buildConsumptionCost, decideShare, dimensionKeyToString };
+module.exports = { createRules, buildConsumptionCost, decideShare, dimensionKeyToString, toState, WINDOW_MS };

@@ -27,6 +27,8 @@ const GLOBAL_SATURATED: u32 = 5;
 const FAIR_SHARE: u32 = 6;
 const NEED_SIGNALS: u32 = 7;
 const UNREADABLE: u32 = 8;
+/// Added to a code: warnings wait in the link.
+const NOTICES: u32 = 16;
 
 /// One limit of a plan.
 #[napi(object)]
@@ -84,12 +86,20 @@ pub struct ShareSnapshot {
     pub time_to_exhaustion_ms: Option<f64>,
 }
 
+struct Asker {
+    key: String,
+    connection_id: String,
+    provider: String,
+    model: String,
+}
+
 /// Quota sharing of one instance.
 #[napi]
 pub struct ShareEngine {
     pub(super) engine: Engine,
     clears_at: Cell<f64>,
     needed: RefCell<Option<Rc<Plan>>>,
+    askers: RefCell<Vec<Asker>>,
 }
 
 impl From<SqlError> for napi::Error<Code> {
@@ -99,6 +109,30 @@ impl From<SqlError> for napi::Error<Code> {
 }
 
 impl ShareEngine {
+    fn code(&self, outcome: Outcome) -> u32 {
+        match outcome {
+            Outcome::NothingToEnforce => NOTHING,
+            Outcome::Allow {
+                deprioritize: false,
+            } => ALLOW,
+            Outcome::Allow { deprioritize: true } => DEPRIORITIZE,
+            Outcome::Unreadable => UNREADABLE,
+            Outcome::NeedSignals(plan) => {
+                self.needed.replace(Some(plan));
+                NEED_SIGNALS
+            }
+            Outcome::Block(Block { by, clears_at }) => {
+                self.clears_at.set(clears_at.unwrap_or(f64::NAN));
+                match by {
+                    BlockedBy::ModelCap => MODEL_CAP,
+                    BlockedBy::Share(BlockReason::CapAbsolute) => CAP_ABSOLUTE,
+                    BlockedBy::Share(BlockReason::GlobalSaturated) => GLOBAL_SATURATED,
+                    BlockedBy::Share(BlockReason::FairShare) => FAIR_SHARE,
+                }
+            }
+        }
+    }
+
     pub(super) fn conn(&self) -> Result<Conn> {
         match self.engine.link().conn() {
             Some(conn) => Ok(conn),
@@ -131,6 +165,7 @@ impl ShareEngine {
             engine: Engine::new(link.0.clone(), compat),
             clears_at: Cell::new(f64::NAN),
             needed: RefCell::new(None),
+            askers: RefCell::default(),
         }
     }
 
@@ -141,52 +176,67 @@ impl ShareEngine {
         self.needed.replace(None);
     }
 
-    /// One enforcement; an outcome code. `plan` is the id of the plan that `signals` belong to, negative for none.
+    /// Keeps who asks, so that asking again takes a number instead of four texts. Numbers are good until `forget`.
     #[napi(catch_unwind)]
-    pub fn enforce(
+    pub fn remember(
         &self,
         key: String,
         connection_id: String,
         provider: String,
         model: String,
+    ) -> u32 {
+        let mut askers = self.askers.borrow_mut();
+        askers.push(Asker {
+            key,
+            connection_id,
+            provider,
+            model,
+        });
+        u32::try_from(askers.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Forgets all numbers given by `remember`.
+    #[napi(catch_unwind)]
+    pub fn forget(&self) {
+        self.askers.borrow_mut().clear();
+    }
+
+    /// One enforcement; an outcome code, plus `NOTICES` when there is something to tell the host. `plan` is the id of the
+    /// plan that `signals` belong to, negative for none.
+    #[napi(catch_unwind)]
+    pub fn enforce(
+        &self,
+        asker: u32,
         now: f64,
         threshold: f64,
         plan: f64,
         signals: &[f64],
-    ) -> u32 {
+    ) -> Result<u32> {
+        let askers = self.askers.borrow();
+        let Some(asker) = askers.get(asker as usize) else {
+            return fail(
+                Code::Internal,
+                "a number that was never given, or is forgotten",
+            );
+        };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         // an id this class handed out, or negative
         let signals = (plan >= 0.0).then_some((plan as u32, signals));
         let outcome = self.engine.enforce(&EnforceRequest {
-            key: &key,
-            connection_id: &connection_id,
-            provider: &provider,
-            model: &model,
+            key: &asker.key,
+            connection_id: &asker.connection_id,
+            provider: &asker.provider,
+            model: &asker.model,
             now,
             threshold,
             signals,
         });
-        match outcome {
-            Outcome::NothingToEnforce => NOTHING,
-            Outcome::Allow {
-                deprioritize: false,
-            } => ALLOW,
-            Outcome::Allow { deprioritize: true } => DEPRIORITIZE,
-            Outcome::Unreadable => UNREADABLE,
-            Outcome::NeedSignals(plan) => {
-                self.needed.replace(Some(plan));
-                NEED_SIGNALS
-            }
-            Outcome::Block(Block { by, clears_at }) => {
-                self.clears_at.set(clears_at.unwrap_or(f64::NAN));
-                match by {
-                    BlockedBy::ModelCap => MODEL_CAP,
-                    BlockedBy::Share(BlockReason::CapAbsolute) => CAP_ABSOLUTE,
-                    BlockedBy::Share(BlockReason::GlobalSaturated) => GLOBAL_SATURATED,
-                    BlockedBy::Share(BlockReason::FairShare) => FAIR_SHARE,
-                }
-            }
-        }
+        let notices = if self.engine.link().has_notices() {
+            NOTICES
+        } else {
+            0
+        };
+        Ok(notices + self.code(outcome))
     }
 
     /// When the last block clears by itself (epoch ms), NaN when it does not.

@@ -1,7 +1,55 @@
 //! When a refused key could be let through again if nobody spent anything: the sliding counter alone, run forward. Owns
 //! that estimate; a provider's own reset is not its concern.
 
+use super::Policy;
+use super::fair_share::{DimensionState, blocking_bounds};
 use super::sliding::{self, Pair};
+
+/// One dimension of a refusal, with the counters behind it.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted {
+    pub state: DimensionState,
+    pub own: Pair,
+    /// Of all keys; `None` where the provider's own signal is the total.
+    pub total: Option<Pair>,
+    /// Window length in ms.
+    pub window: f64,
+}
+
+/// The latest of the times at which each blocking counter clears; `None` when one does not clear by itself.
+pub fn all_clear_at(
+    dimensions: impl IntoIterator<Item = Counted>,
+    weight: f64,
+    policy: Policy,
+    threshold: f64,
+    now: f64,
+) -> Option<f64> {
+    let mut latest: Option<f64> = None;
+    for Counted {
+        state,
+        own,
+        total,
+        window,
+    } in dimensions
+    {
+        let bounds = blocking_bounds(&state, weight, policy, threshold);
+        for (pair, bound) in [(Some(own), bounds.own), (total, bounds.total)] {
+            let Some(bound) = bound else { continue };
+            let at = clears_at(pair?, bound, now, window)?;
+            latest = Some(latest.map_or(at, |before| before.max(at)));
+        }
+    }
+    latest
+}
+
+/// The two buckets that let a counter of this value clear as late as any: where only the value is known.
+#[must_use]
+pub fn slowest(value: f64) -> Pair {
+    Pair {
+        curr: value,
+        prev: 0.0,
+    }
+}
 
 /// Earliest time (epoch ms, > `now`) at which the counter reads below `bound`; `None` when it never will (a bound of zero
 /// or less, or values that are no numbers).
@@ -111,6 +159,18 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_split_of_a_value_clears_later_than_the_slowest(
+            curr in 0.0..50.0_f64, prev in 0.0..50.0_f64, bound in 0.5..60.0_f64, now in 0.0..600.0_f64,
+        ) {
+            let pair = Pair { curr, prev };
+            let value = sliding::value(pair, now, WINDOW);
+            prop_assume!(value >= bound);
+            let known = clears_at(pair, bound, now, WINDOW).unwrap();
+            let latest = clears_at(slowest(value), bound, now, WINDOW).unwrap();
+            prop_assert!(known <= latest + 1.0, "{known} {latest}");
+        }
+
         #[test]
         fn the_answer_is_the_first_time_below(
             curr in 0.0..50.0_f64, prev in 0.0..50.0_f64, bound in 0.5..60.0_f64, now in 0.0..600.0_f64,

@@ -8,7 +8,10 @@ use super::memory::{Limit, View};
 use super::plans::Plan;
 use crate::core::share::fair_share::{self, BlockReason, Decision, DimensionState};
 use crate::core::share::sliding::{self, Pair, bucket_index, window_ms};
-use crate::core::share::{Policy, UNKNOWN_LIMIT, dimension_key, model_pool_id, retry};
+use crate::core::share::{
+    Policy, UNKNOWN_LIMIT, dimension_key, model_pool_id,
+    retry::{self, Counted},
+};
 use crate::store::sqlite::SqlError;
 use crate::store::sqlite::share_lookup::Membership;
 
@@ -144,7 +147,7 @@ impl ShareEngine {
             _ => return Outcome::NeedSignals(plan),
         };
         let limits = view.limits(&membership.pool_id, &plan);
-        let mut counters = Vec::with_capacity(limits.len());
+        let mut counted = Vec::with_capacity(limits.len());
         for ((dimension, Limit { key, window }), signal) in
             plan.enforced.iter().zip(&*limits).zip(signals)
         {
@@ -156,16 +159,26 @@ impl ShareEngine {
                 })
             };
             let capped = membership.cap_unit.as_deref() == Some(&dimension.unit);
-            counters.push(Counters {
-                own: read(view.own(key, request.key, current)),
-                total: (dimension.unit != "percent").then(|| read(view.totals(key, current))),
-                window: *window,
-                limit: dimension.limit * membership.connections,
-                signal: *signal,
+            let own = read(view.own(key, request.key, current));
+            let total = (dimension.unit != "percent").then(|| read(view.totals(key, current)));
+            let limit = dimension.limit * membership.connections;
+            let state = DimensionState {
+                limit,
+                consumed_total: total.map_or(signal * limit, |pair| {
+                    sliding::value(pair, request.now, *window)
+                }),
+                global_used: *signal,
+                consumed_by_key: sliding::value(own, request.now, *window),
                 cap: membership.cap_value.filter(|_| capped),
+            };
+            counted.push(Counted {
+                state,
+                own,
+                total,
+                window: *window,
             });
         }
-        decide(&counters, membership.weight, membership.policy, request)
+        decide(&counted, membership.weight, membership.policy, request)
     }
 
     /// The part of an enforcement that the database answers, for a host that counts in a store of its own. `None`:
@@ -250,71 +263,26 @@ fn model_cap_block(
     })
 }
 
-/// What was counted in one limit.
-struct Counters {
-    own: Pair,
-    /// Of all keys; `None` where the provider's own signal is the total.
-    total: Option<Pair>,
-    window: f64,
-    limit: f64,
-    signal: f64,
-    cap: Option<f64>,
-}
-
-impl Counters {
-    fn state(&self, now: f64) -> DimensionState {
-        DimensionState {
-            limit: self.limit,
-            consumed_total: self.total.map_or(self.signal * self.limit, |pair| {
-                sliding::value(pair, now, self.window)
-            }),
-            global_used: self.signal,
-            consumed_by_key: sliding::value(self.own, now, self.window),
-            cap: self.cap,
-        }
-    }
-}
-
 fn decide(
-    counters: &[Counters],
+    counted: &[Counted],
     weight: f64,
     policy: Policy,
     request: &EnforceRequest<'_>,
 ) -> Outcome {
-    let states: Vec<DimensionState> = counters
-        .iter()
-        .map(|counter| counter.state(request.now))
-        .collect();
-    match fair_share::decide(&states, weight, policy, request.threshold) {
+    let states = counted.iter().map(|counted| &counted.state);
+    match fair_share::decide(states, weight, policy, request.threshold) {
         Decision::Allow { penalized } => Outcome::Allow {
             deprioritize: penalized,
         },
         Decision::Block(reason) => Outcome::Block(Block {
             by: BlockedBy::Share(reason),
-            clears_at: clears_at(counters, weight, policy, request),
+            clears_at: retry::all_clear_at(
+                counted.iter().copied(),
+                weight,
+                policy,
+                request.threshold,
+                request.now,
+            ),
         }),
     }
-}
-
-/// The latest of the times at which each blocking limit clears; `None` when one does not clear by itself.
-fn clears_at(
-    counters: &[Counters],
-    weight: f64,
-    policy: Policy,
-    request: &EnforceRequest<'_>,
-) -> Option<f64> {
-    let mut latest: Option<f64> = None;
-    for counter in counters {
-        let state = counter.state(request.now);
-        let bounds = fair_share::blocking_bounds(&state, weight, policy, request.threshold);
-        for (pair, bound) in [
-            (Some(counter.own), bounds.own),
-            (counter.total, bounds.total),
-        ] {
-            let Some(bound) = bound else { continue };
-            let at = retry::clears_at(pair?, bound, request.now, counter.window)?;
-            latest = Some(latest.map_or(at, |before| before.max(at)));
-        }
-    }
-    latest
 }

@@ -197,8 +197,11 @@ pub fn delete_spent(conn: &Conn, cutoff: f64, now: f64) -> Result<u64, SqlError>
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::share_schema;
     use super::*;
+    use crate::core::share::sum::CompensatedSum;
 
     fn conn() -> Conn {
         let conn = Conn::open_memory().unwrap();
@@ -258,5 +261,34 @@ mod tests {
             1
         );
         assert_eq!(delete_older_than(&conn, now).unwrap(), 1);
+    }
+
+    fn summed_by_sqlite(values: &[f64]) -> f64 {
+        let conn = conn();
+        for (key, value) in values.iter().enumerate() {
+            increment(&conn, &key.to_string(), "p:usd:5h", 7.0, *value, 1.0).unwrap();
+        }
+        dimension_totals(&conn, "p:usd:5h", 7.0).unwrap().curr
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_sum_in_memory_equals_the_databases_to_the_last_bit(
+            large in prop::collection::vec(-1e18..1e18_f64, 0..40),
+            small in prop::collection::vec(0.0..1.0_f64, 0..40),
+        ) {
+            let values: Vec<f64> = large.into_iter().chain(small).collect();
+            let ours = values.iter().copied().collect::<CompensatedSum>().total();
+            prop_assert_eq!(ours.to_bits(), summed_by_sqlite(&values).to_bits());
+        }
+    }
+
+    #[test]
+    fn an_infinite_sum_is_infinite_in_both() {
+        let values = [1.0, f64::INFINITY, 2.0];
+        let ours = values.into_iter().collect::<CompensatedSum>().total();
+        assert_eq!(ours.to_bits(), summed_by_sqlite(&values).to_bits());
     }
 }

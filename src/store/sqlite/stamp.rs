@@ -57,7 +57,7 @@ impl Conn {
         if let Some(kept) = kept {
             // The version first: leaving WAL mode changes it, and then there is no index to look at.
             let same = kept.version == version && kept.file == file;
-            if same && kept.wal.is_some() && Self::wal_head(file) == kept.wal {
+            if same && kept.wal.is_some() && self.wal_head(file) == kept.wal {
                 return Some(kept);
             }
         }
@@ -71,19 +71,22 @@ impl Conn {
         }
         self.query_row("PRAGMA data_version", &[], |_| ()).ok()??;
         let (version, file) = self.version()?;
-        match kept {
-            Some(kept) if kept.version == version && kept.file == file && kept.wal.is_none() => {
-                Some(kept)
-            }
-            _ => Some(Stamp {
-                version,
-                file,
-                wal: self
-                    .shares_wal_index()
-                    .then(|| Self::wal_head(file))
-                    .flatten(),
-            }),
+        let same_file = kept.filter(|kept| kept.file == file);
+        if let Some(kept) = same_file
+            && kept.version == version
+            && kept.wal.is_none()
+        {
+            return Some(kept);
         }
+        // An index that was in shared memory stays there for as long as the mode is WAL.
+        let was_shared = same_file.is_some_and(|kept| kept.wal.is_some());
+        let shared = self.says("PRAGMA main.journal_mode", "wal")
+            && (was_shared || self.says("PRAGMA main.locking_mode", "normal"));
+        Some(Stamp {
+            version,
+            file,
+            wal: shared.then(|| self.wal_head(file)).flatten(),
+        })
     }
 
     /// Call before a change, with the stamp under which things are kept; `None` when they are out of date.
@@ -114,7 +117,7 @@ impl Conn {
             None => None,
             // A commit of another that came right after ours is in the head already: it counts one more.
             Some(head) => {
-                let now = Self::wal_head(file)?;
+                let now = self.wal_head(file)?;
                 (now.commits() == head.commits().wrapping_add(1)).then_some(Some(now))?
             }
         };
@@ -143,18 +146,14 @@ impl Conn {
         (code == ffi::SQLITE_OK).then_some(())
     }
 
-    /// Whether the WAL index is in shared memory, and mapped by the read that just ended. Asked only when something
-    /// changed. With exclusive locking it lies on the heap, and asking for the shared one would make a file.
-    fn shares_wal_index(&self) -> bool {
-        let is = |pragma: &'static str, value: &str| {
-            self.query_row(pragma, &[], |row| row.text(0) == Some(value))
-                .is_ok_and(|is| is == Some(true))
-        };
-        is("PRAGMA main.journal_mode", "wal") && is("PRAGMA main.locking_mode", "normal")
+    /// Whether a pragma that only reads has this value. Asked when something changed: with exclusive locking the WAL index
+    /// lies on the heap, without WAL there is none, and asking for the shared one would make a file.
+    fn says(&self, pragma: &'static str, value: &str) -> bool {
+        self.query_row(pragma, &[], |row| row.text(0) == Some(value)) == Ok(Some(true))
     }
 
     /// The head of the WAL index. `file` is the current file of a database in WAL mode that has been read.
-    fn wal_head(file: usize) -> Option<WalHead> {
+    fn wal_head(&self, file: usize) -> Option<WalHead> {
         let file = file as *mut ffi::sqlite3_file;
         let mut region: *mut c_void = std::ptr::null_mut();
         // SAFETY: SQLite just returned the pointer for the open handle; methods of version 2 and up have `xShmMap`. The
