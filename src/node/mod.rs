@@ -8,9 +8,11 @@ mod sched;
 mod share;
 mod share_access;
 mod share_db;
+mod share_plans;
 mod share_rules;
 
 /// A count for JavaScript.
 fn to_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
+mod share_store;

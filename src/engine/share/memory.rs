@@ -9,11 +9,11 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
+use super::counters::{Counters, Rows};
 use super::plans::{Plan, PlanShelf, ResolvedPlan};
 use crate::core::Compat;
 use crate::core::share::dimension_key;
 use crate::core::share::sliding::{Pair, window_ms};
-use crate::core::share::sum::CompensatedSum;
 use crate::store::sqlite::share_lookup::{self, Membership};
 use crate::store::sqlite::share_plans::{self, ModelCap};
 use crate::store::sqlite::share_pools::{self, Pool};
@@ -24,123 +24,6 @@ const MAX_ENTRIES: usize = 20_000;
 /// Rows over all dimensions; about 50 bytes each.
 const MAX_ROWS: usize = 1_000_000;
 
-/// Both buckets of a dimension, row by row, in the order in which SQLite sums them.
-struct Rows {
-    curr: Vec<f64>,
-    prev: Vec<f64>,
-    /// Where a key's rows are.
-    place: FxHashMap<Box<str>, Place>,
-    /// How many there were when they were loaded: what the bound on all rows goes by.
-    loaded: usize,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Place {
-    curr: Option<usize>,
-    prev: Option<usize>,
-}
-
-/// What is known of one dimension's counters in one bucket and the one before it.
-struct Counters {
-    bucket: f64,
-    own: FxHashMap<Box<str>, Pair>,
-    totals: Option<Pair>,
-    /// An own write came after the database was asked for the totals.
-    moved: bool,
-    rows: Option<Rows>,
-}
-
-impl Counters {
-    fn new(bucket: f64) -> Self {
-        Self {
-            bucket,
-            own: FxHashMap::default(),
-            totals: None,
-            moved: false,
-            rows: None,
-        }
-    }
-
-    fn apply(&mut self, key: &str, bucket: f64, cost: f64) {
-        // Bucket numbers are whole.
-        let is_current = bucket.to_bits() == self.bucket.to_bits();
-        if !is_current && (bucket + 1.0).to_bits() != self.bucket.to_bits() {
-            return;
-        }
-        if let Some(pair) = self.own.get_mut(key) {
-            *(if is_current {
-                &mut pair.curr
-            } else {
-                &mut pair.prev
-            }) += cost;
-        }
-        self.moved |= self.totals.take().is_some();
-        if let Some(rows) = &mut self.rows {
-            rows.apply(key, is_current, cost);
-        }
-    }
-}
-
-impl Rows {
-    fn load(conn: &Conn, dimension: &str, bucket: f64) -> Result<Self, SqlError> {
-        let mut rows = Self {
-            curr: Vec::new(),
-            prev: Vec::new(),
-            place: FxHashMap::default(),
-            loaded: 0,
-        };
-        for (key, is_current, consumed) in
-            share_consumption::dimension_rows(conn, dimension, bucket)?
-        {
-            rows.push(key.into_boxed_str(), is_current, consumed);
-        }
-        rows.loaded = rows.curr.len() + rows.prev.len();
-        Ok(rows)
-    }
-
-    fn push(&mut self, key: Box<str>, is_current: bool, consumed: f64) {
-        let place = self.place.entry(key).or_default();
-        let (values, slot) = if is_current {
-            (&mut self.curr, &mut place.curr)
-        } else {
-            (&mut self.prev, &mut place.prev)
-        };
-        *slot = Some(values.len());
-        values.push(consumed);
-    }
-
-    /// A new row comes last: its rowid is the highest.
-    fn apply(&mut self, key: &str, is_current: bool, cost: f64) {
-        let place = self.place.get(key).copied().unwrap_or_default();
-        match if is_current { place.curr } else { place.prev } {
-            Some(at) => {
-                (if is_current {
-                    &mut self.curr
-                } else {
-                    &mut self.prev
-                })[at] += cost;
-            }
-            None => self.push(key.into(), is_current, cost),
-        }
-    }
-
-    fn pair(&self, key: &str) -> Pair {
-        let place = self.place.get(key).copied().unwrap_or_default();
-        Pair {
-            curr: place.curr.map_or(0.0, |at| self.curr[at]),
-            prev: place.prev.map_or(0.0, |at| self.prev[at]),
-        }
-    }
-
-    fn totals(&self) -> Pair {
-        let sum = |values: &[f64]| values.iter().copied().collect::<CompensatedSum>().total();
-        Pair {
-            curr: sum(&self.curr),
-            prev: sum(&self.prev),
-        }
-    }
-}
-
 /// One enforced limit of a plan in a pool.
 #[derive(Debug)]
 pub struct Limit {
@@ -150,8 +33,8 @@ pub struct Limit {
     pub window: f64,
 }
 
-/// Two keys, nested, so that a look-up borrows both.
-type ByTwo<T> = FxHashMap<Box<str>, FxHashMap<Box<str>, T>>;
+/// Values by two names.
+type ByNames<T> = FxHashMap<Box<str>, FxHashMap<Box<str>, T>>;
 
 /// Everything kept under one stamp.
 #[derive(Default)]
@@ -159,9 +42,9 @@ pub struct Memory {
     stamp: Option<Stamp>,
     generation: u64,
     /// Key, then connection.
-    memberships: ByTwo<Option<Rc<Membership>>>,
+    memberships: ByNames<Option<Rc<Membership>>>,
     /// Connection, then provider.
-    plans: ByTwo<Rc<Plan>>,
+    plans: ByNames<Rc<Plan>>,
     /// Pool, then plan.
     limits: FxHashMap<Box<str>, FxHashMap<u32, Rc<[Limit]>>>,
     /// Pool, key and model.

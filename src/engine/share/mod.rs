@@ -3,6 +3,7 @@
 //! Signals of providers come from outside: an enforcement that lacks them says which it needs and is asked again.
 
 pub mod access;
+mod counters;
 mod enforce;
 mod memory;
 mod plans;

@@ -57,7 +57,7 @@ impl Conn {
         if let Some(kept) = kept {
             // The version first: leaving WAL mode changes it, and then there is no index to look at.
             let same = kept.version == version && kept.file == file;
-            if same && kept.wal.is_some() && self.wal_head(file) == kept.wal {
+            if same && kept.wal.is_some() && wal_head(file) == kept.wal {
                 return Some(kept);
             }
         }
@@ -85,7 +85,7 @@ impl Conn {
         Some(Stamp {
             version,
             file,
-            wal: shared.then(|| self.wal_head(file)).flatten(),
+            wal: shared.then(|| wal_head(file)).flatten(),
         })
     }
 
@@ -117,7 +117,7 @@ impl Conn {
             None => None,
             // A commit of another that came right after ours is in the head already: it counts one more.
             Some(head) => {
-                let now = self.wal_head(file)?;
+                let now = wal_head(file)?;
                 (now.commits() == head.commits().wrapping_add(1)).then_some(Some(now))?
             }
         };
@@ -152,32 +152,6 @@ impl Conn {
         self.query_row(pragma, &[], |row| row.text(0) == Some(value)) == Ok(Some(true))
     }
 
-    /// The head of the WAL index. `file` is the current file of a database in WAL mode that has been read.
-    fn wal_head(&self, file: usize) -> Option<WalHead> {
-        let file = file as *mut ffi::sqlite3_file;
-        let mut region: *mut c_void = std::ptr::null_mut();
-        // SAFETY: SQLite just returned the pointer for the open handle; methods of version 2 and up have `xShmMap`. The
-        // first region of an index in use is mapped already (asked not to extend it), stays so while the connection is in
-        // WAL mode, and is larger than two heads. Other processes write it: it is read with volatile loads, and torn
-        // reads show as a difference between the two copies, which are written one after the other.
-        unsafe {
-            let methods = (*file)
-                .pMethods
-                .as_ref()
-                .filter(|methods| methods.iVersion >= 2)?;
-            let code = methods.xShmMap?(file, 0, REGION, 0, &raw mut region);
-            if code != ffi::SQLITE_OK || region.is_null() {
-                return None;
-            }
-            let words = region.cast::<u32>();
-            let read =
-                |first: usize| std::array::from_fn(|at| words.add(first + at).read_volatile());
-            let head = WalHead(read(0));
-            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-            (head.0[0] == WalHead::FORMAT && head == WalHead(read(12))).then_some(head)
-        }
-    }
-
     fn in_statement(&self) -> bool {
         let shared = self.shared();
         // SAFETY: checked open, on its thread.
@@ -203,6 +177,31 @@ impl Conn {
         } else {
             0
         }
+    }
+}
+
+/// The head of the WAL index. `file` is the current file of a database in WAL mode that has been read.
+fn wal_head(file: usize) -> Option<WalHead> {
+    let file = file as *mut ffi::sqlite3_file;
+    let mut region: *mut c_void = std::ptr::null_mut();
+    // SAFETY: SQLite just returned the pointer for the open handle; methods of version 2 and up have `xShmMap`. The
+    // first region of an index in use is mapped already (asked not to extend it), stays so while the connection is in
+    // WAL mode, and is larger than two heads. Other processes write it: it is read with volatile loads, and torn
+    // reads show as a difference between the two copies, which are written one after the other.
+    unsafe {
+        let methods = (*file)
+            .pMethods
+            .as_ref()
+            .filter(|methods| methods.iVersion >= 2)?;
+        let code = methods.xShmMap?(file, 0, REGION, 0, &raw mut region);
+        if code != ffi::SQLITE_OK || region.is_null() {
+            return None;
+        }
+        let words = region.cast::<u32>();
+        let read = |first: usize| std::array::from_fn(|at| words.add(first + at).read_volatile());
+        let head = WalHead(read(0));
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        (head.0[0] == WalHead::FORMAT && head == WalHead(read(12))).then_some(head)
     }
 }
 
