@@ -10,9 +10,9 @@ mod share_access;
 mod share_db;
 mod share_plans;
 mod share_rules;
+mod share_store;
 
 /// A count for JavaScript.
 fn to_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
-mod share_store;
