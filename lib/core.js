@@ -5,6 +5,7 @@
 const { createContext } = require('./context.js');
 const { requireObject } = require('./args.js');
 const createProviderQuota = require('./provider-quota.js');
+const { createAdmission } = require('./admission.js');
 const { createProbe } = require('./probe.js');
 const { createRateLimit } = require('./ratelimit.js');
 const { createShare } = require('./share/index.js');
@@ -14,6 +15,7 @@ function createQuotaCore(options = {}) {
   const rateLimit = createRateLimit(ctx);
   return {
     ...rateLimit.api,
+    ...createAdmission(ctx, rateLimit),
     ...createProbe(ctx, rateLimit),
     ...createProviderQuota(ctx),
     ...createShare(ctx),

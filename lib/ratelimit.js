@@ -154,6 +154,7 @@ function createRateLimit(ctx) {
   let concurrencyLimit = null;
   function getKeyConcurrencyLimit(platform) {
     requireString(platform, 'platform');
+    ctx.assertOpen();
     const specific = platformEnv(CAPS.length, platform);
     const general = envText(CONCURRENCY);
     if (specific !== concurrencyTexts[0] || general !== concurrencyTexts[1]) {
@@ -449,7 +450,16 @@ function createRateLimit(ctx) {
 
   return {
     rate,
-    routes,
+    shared: {
+      routeOf,
+      requireLimits,
+      limitOf,
+      tokensOf,
+      instant,
+      publishedCap,
+      getKeyConcurrencyLimit,
+      CAP: { dailyRequests: DAILY_REQUESTS, minuteRequests: MINUTE_REQUESTS, dailyTokens: DAILY_TOKENS },
+    },
     api: {
       canMakeRequest,
       canUseTokens,

@@ -11,6 +11,9 @@ use super::time::MINUTE;
 /// A lease older than this was lost by its owner.
 pub const LEASE_MAX_AGE: f64 = 2.0 * MINUTE;
 
+/// Dropped leases that are remembered.
+const MAX_LOST: usize = 10_000;
+
 /// What a set of leases holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Load {
@@ -55,7 +58,10 @@ pub struct LeaseBook {
     accounts: FxHashMap<u32, Load>,
     /// Leases whose tokens are no small integer: their sums depend on the order of addition.
     inexact: usize,
+    /// Leases that were dropped for their age, for the owner that comes back late. Bounded.
+    lost: BTreeMap<u64, Lease>,
     expired: u64,
+    acquired: u64,
 }
 
 impl LeaseBook {
@@ -63,6 +69,7 @@ impl LeaseBook {
     pub fn acquire(&mut self, lease: Lease) -> u64 {
         self.next_id += 1;
         let id = self.next_id;
+        self.acquired += 1;
         for load in [
             self.routes.entry(lease.route).or_default(),
             self.accounts.entry(lease.account).or_default(),
@@ -96,16 +103,26 @@ impl LeaseBook {
         Some(lease)
     }
 
-    #[must_use]
-    pub fn get(&self, id: u64) -> Option<&Lease> {
-        self.leases.get(&id)
+    /// Takes a lease out of those that were dropped for their age.
+    pub fn take_expired(&mut self, id: u64) -> Option<Lease> {
+        self.lost.remove(&id)
+    }
+
+    /// Every lease, in the order of acquisition.
+    pub fn iter(&self) -> impl Iterator<Item = &Lease> {
+        self.leases.values()
     }
 
     /// Drops the leases that are too old. Call before reading.
     pub fn expire(&mut self, now: f64) {
         while let Some(&(Instant(created_at), id)) = self.expiry.first() {
             if now - created_at > LEASE_MAX_AGE {
-                self.release(id);
+                if let Some(lease) = self.release(id) {
+                    self.lost.insert(id, lease);
+                    if self.lost.len() > MAX_LOST {
+                        self.lost.pop_first();
+                    }
+                }
                 self.expired += 1;
             } else {
                 break;
@@ -153,10 +170,15 @@ impl LeaseBook {
         self.expired
     }
 
-    /// Whether any lease stands on the route.
+    #[must_use]
+    pub fn acquired_total(&self) -> u64 {
+        self.acquired
+    }
+
+    /// Whether any lease stands on the route, or was dropped on it and may still be settled.
     #[must_use]
     pub fn uses_route(&self, route: u32) -> bool {
-        self.routes.contains_key(&route)
+        self.routes.contains_key(&route) || self.lost.values().any(|lease| lease.route == route)
     }
 
     /// Forgets every lease. Ids go on counting.
@@ -164,6 +186,7 @@ impl LeaseBook {
         *self = Self {
             next_id: self.next_id,
             expired: self.expired,
+            acquired: self.acquired,
             ..Self::default()
         };
     }

@@ -1,5 +1,6 @@
 //! Pure rules: windows, leases, caps, cooldowns, learning, fair share. No clock, no SQL, no Node.
 
+pub mod admission;
 pub mod billing;
 mod compat;
 pub mod cooldown;

@@ -1,11 +1,11 @@
 //! Account-wide caps: a platform and key over all models.
 
 use super::memory::MemoryUsage;
-use super::{Account, RateEngine, Sight};
+use super::{Account, RateEngine, Route, Sight};
 use crate::core::Compat;
+use crate::core::admission::{Axis, Gate};
 use crate::core::billing::{billed_tokens, token_multiplier};
 use crate::core::env_caps::account_cap;
-use crate::core::gates::{admits_request, admits_tokens};
 use crate::core::windows::Span;
 use crate::providers::caps::{AccountCap, BILLS_BY_MULTIPLIER};
 use crate::store::sqlite::usage::UsageKind;
@@ -79,7 +79,7 @@ impl RateEngine {
     }
 
     /// Route, requests and tokens of every model of an account, from memory.
-    fn account_totals(
+    pub(super) fn account_totals(
         &mut self,
         sight: &Sight,
         (id, account): (u32, &Account),
@@ -251,27 +251,49 @@ impl RateEngine {
         now: f64,
         published: Option<f64>,
     ) -> bool {
-        let Some(owner) = self.account(account) else {
-            return true;
+        let axis = if cap == AccountCap::MinuteRequests {
+            Axis::AccountRpm
+        } else {
+            Axis::AccountRpd
         };
         let sight = self.look();
-        let Some(limit) = self.cap_of(&sight, cap, (account, &owner), published) else {
-            return true;
-        };
+        self.leases.expire(now);
+        let gate = self.request_cap_gate(&sight, axis, cap, account, now, published);
+        self.judge(gate)
+    }
+
+    /// The gate of a request cap; `None` without one. Leases have been expired.
+    pub(super) fn request_cap_gate(
+        &mut self,
+        sight: &Sight,
+        axis: Axis,
+        cap: AccountCap,
+        account: u32,
+        now: f64,
+        published: Option<f64>,
+    ) -> Option<Gate> {
+        let owner = self.account(account)?;
+        let limit = self.cap_of(sight, cap, (account, &owner), published)?;
         let span = if cap == AccountCap::MinuteRequests {
             Span::Minute
         } else {
             Span::Day
         };
         let used = self.account_requests(
-            &sight,
+            sight,
             (account, &owner),
             span,
             self.account_window(span, now),
             now,
         );
-        let in_flight = f64::from(self.in_flight(account, now));
-        admits_request(used, in_flight, limit)
+        let in_flight = f64::from(self.leases.of_account(account).requests);
+        Some(Gate {
+            axis,
+            limit,
+            used,
+            in_flight,
+            wanted: 0.0,
+        })
     }
 
     /// `canUseProviderTokens`: room under the account's daily token cap, in billed tokens.
@@ -285,21 +307,37 @@ impl RateEngine {
         let Some(route) = self.route(route) else {
             return true;
         };
-        let Some(owner) = self.account(route.account) else {
-            return true;
-        };
-        let account = (route.account, &*owner);
         let sight = self.look();
-        let Some(limit) = self.cap_of(&sight, AccountCap::DailyTokens, account, published) else {
-            return true;
-        };
+        self.leases.expire(now);
+        let gate = self.token_cap_gate(&sight, &route, wanted, now, published);
+        self.judge(gate)
+    }
+
+    /// The gate of the token cap; `None` without one. Leases have been expired.
+    pub(super) fn token_cap_gate(
+        &mut self,
+        sight: &Sight,
+        route: &Route,
+        wanted: f64,
+        now: f64,
+        published: Option<f64>,
+    ) -> Option<Gate> {
+        let owner = self.account(route.account)?;
+        let account = (route.account, &*owner);
+        let limit = self.cap_of(sight, AccountCap::DailyTokens, account, published)?;
         let published = published.unwrap_or(0.0);
-        let used = self.billed_today(&sight, account, now, published);
-        let in_flight = self.in_flight_of_account(route.account, now).tokens;
+        let used = self.billed_today(sight, account, now, published);
+        let in_flight = self.leases.of_account(route.account).tokens;
         let wanted = self.tokens(wanted);
         let in_flight = self.bill_model(&owner.platform, &route.model, in_flight, published);
         let wanted = self.bill_model(&owner.platform, &route.model, wanted, published);
-        admits_tokens(used, in_flight, wanted, limit)
+        Some(Gate {
+            axis: Axis::AccountTpd,
+            limit,
+            used,
+            in_flight,
+            wanted,
+        })
     }
 }
 

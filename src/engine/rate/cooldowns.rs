@@ -102,6 +102,12 @@ impl MemoryCooldowns {
             .is_some_and(|bench| now <= bench.expires_at)
     }
 
+    fn ends(&self, route: &RouteName<'_>) -> Option<f64> {
+        self.benches
+            .get(&route.memory_key(self.compat))
+            .map(|bench| bench.expires_at)
+    }
+
     /// Whether a bench that was set while the database was away holds.
     fn benches_away(&self, route: &RouteName<'_>, now: f64) -> bool {
         self.away > 0
@@ -148,6 +154,13 @@ impl MemoryCooldowns {
     }
 }
 
+/// A bench as a refusal shows it.
+#[derive(Debug, Clone, Default)]
+pub struct Benched {
+    pub ends: Option<f64>,
+    pub source: Option<String>,
+}
+
 /// What a router knows of a failed request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Failure<'a> {
@@ -172,6 +185,7 @@ impl RateEngine {
             self.bench_changed(&sight, handle, Some(expires_at), 1);
         }
         self.cooldowns.set(&name, expires_at, !stored);
+        self.metrics.cooldown(source);
         self.link.emit(
             "cooldown_set",
             json!({
@@ -252,6 +266,29 @@ impl RateEngine {
                 }
                 benched
             }
+        }
+    }
+
+    /// When the bench of a route ends and where it comes from.
+    pub(super) fn bench_of(&mut self, handle: u32, now: f64) -> Benched {
+        let Some(route) = self.route(handle) else {
+            return Benched::default();
+        };
+        let name = route.name();
+        let row = self
+            .ask(|conn| table::get(conn, &name))
+            .flatten()
+            .filter(|row| row.expires_at >= now);
+        let in_memory = self.cooldowns.ends(&name);
+        match row {
+            Some(row) => Benched {
+                ends: Some(row.expires_at),
+                source: Some(row.source),
+            },
+            None => Benched {
+                ends: in_memory,
+                source: None,
+            },
         }
     }
 

@@ -200,6 +200,43 @@ impl MemoryUsage {
             })
     }
 
+    /// Instant and tokens of a route's events after an instant.
+    pub fn events_of_route(
+        &self,
+        route: &RouteName<'_>,
+        kind: UsageKind,
+        after: f64,
+    ) -> Vec<(f64, f64)> {
+        if self.routes.is_empty() {
+            return Vec::new();
+        }
+        let memory = self.routes.get(&route.memory_key(self.compat));
+        let events = memory.into_iter().flat_map(|memory| &memory.of(kind).day);
+        events
+            .filter(|event| event.at > after)
+            .map(|event| (event.at, event.tokens))
+            .collect()
+    }
+
+    /// Instants of an account's requests after an instant; the second numbers mean nothing.
+    pub fn request_times_of_account(
+        &self,
+        platform: &str,
+        key: f64,
+        after: f64,
+    ) -> Vec<(f64, f64)> {
+        let of_account = |memory: &&RouteMemory| memory.platform == platform && memory.key == key;
+        let events = self
+            .routes
+            .values()
+            .filter(of_account)
+            .flat_map(|memory| &memory.requests.day);
+        events
+            .filter(|event| event.at > after)
+            .map(|event| (event.at, 0.0))
+            .collect()
+    }
+
     /// Every event, oldest first within its route, without forgetting any.
     pub fn events(&self) -> impl Iterator<Item = (RouteName<'_>, UsageKind, Event)> {
         self.routes.values().flat_map(|memory| {

@@ -4,21 +4,26 @@
 //! `caps` (account-wide), `cooldowns`, `probe` (snapshot and early recovery), `memory` (what no table holds), `routes`
 //! (handles).
 
+mod admission;
 mod caps;
 mod cooldowns;
 mod memory;
+mod metrics;
 mod probe;
 mod routes;
 mod usage;
 
 use std::rc::Rc;
+use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 use serde_json::json;
 
+pub use self::admission::{Candidate, Refusal, Settled};
 pub use self::cooldowns::Failure;
 use self::cooldowns::MemoryCooldowns;
 use self::memory::MemoryUsage;
+use self::metrics::{Gauges, Metrics};
 pub use self::probe::RipeKey;
 pub use self::routes::{Account, Route, Routes};
 use super::Link;
@@ -70,7 +75,10 @@ pub struct RateEngine {
     local_keys: FxHashMap<u64, bool>,
     snapshot: Option<Snapshot>,
     pacing: Pacing,
+    metrics: Metrics,
     trouble: Option<Trouble>,
+    /// Since when. Real time on purpose: an outage lasts as long as it lasts, whatever the instance's clock says.
+    trouble_since: Option<Instant>,
     /// The connection that the host was last warned about.
     warned: Option<u64>,
 }
@@ -107,7 +115,9 @@ impl RateEngine {
             local_keys: FxHashMap::default(),
             snapshot: None,
             pacing: Pacing::default(),
+            metrics: Metrics::default(),
             trouble: None,
+            trouble_since: None,
             warned: None,
         }
     }
@@ -189,6 +199,8 @@ impl RateEngine {
             // A read that works says nothing about a full disk.
             None if self.trouble.is_some_and(|trouble| of >= trouble) => {
                 self.trouble = None;
+                self.metrics
+                    .degraded_for(elapsed(self.trouble_since.take()));
                 self.link.emit("recovered", json!({}));
             }
             Some(error) if means_away(error) => {
@@ -198,6 +210,10 @@ impl RateEngine {
                     Trouble::Away
                 };
                 if self.trouble.is_none() {
+                    #[allow(clippy::disallowed_methods)] // real time on purpose, see the field
+                    {
+                        self.trouble_since = Some(Instant::now());
+                    }
                     self.link
                         .emit("degraded", json!({ "reason": error.to_string() }));
                 }
@@ -226,6 +242,25 @@ impl RateEngine {
         self.trouble.is_some()
     }
 
+    /// The counters in the Prometheus format.
+    #[must_use]
+    pub fn metrics_text(&self) -> String {
+        self.metrics.text(&Gauges {
+            index: self
+                .index
+                .as_ref()
+                .map(|index| index.stats)
+                .unwrap_or_default(),
+            remembered_routes: self.index.as_ref().map_or(0, Index::len),
+            leases: self.leases.len(),
+            leases_taken: self.leases.acquired_total(),
+            leases_expired: self.leases.expired_total(),
+            pending_events: self.memory.len() + self.backlog.len(),
+            degraded: self.is_degraded(),
+            degraded_ms: elapsed(self.trouble_since),
+        })
+    }
+
     /// How much the instance holds in memory: leases, benches, routes, events outside the database.
     #[must_use]
     pub fn inspect(&self) -> RateInspection {
@@ -248,6 +283,11 @@ pub struct RateInspection {
     pub cooldowns: usize,
     pub routes: usize,
     pub pending_events: usize,
+}
+
+/// Milliseconds since an instant, 0 without one.
+fn elapsed(since: Option<Instant>) -> f64 {
+    since.map_or(0.0, |since| since.elapsed().as_secs_f64() * 1000.0)
 }
 
 /// Whether a refusal means that the database is away, not that the row is wrong.

@@ -2,10 +2,12 @@
 
 use super::{RateEngine, Route, Sight, means_later};
 use crate::core::Compat;
-use crate::core::gates::{admits_request, admits_tokens, clamp_tokens};
+use crate::core::admission::{Axis, Gate};
+use crate::core::gates::clamp_tokens;
 use crate::core::leases::{Lease, Load};
 use crate::core::time::{DAY, MINUTE};
 use crate::core::windows::Span;
+use crate::store::sqlite::SqlError;
 use crate::store::sqlite::index::RouteRef;
 use crate::store::sqlite::usage::{self, UsageKind};
 
@@ -81,15 +83,20 @@ impl RateEngine {
         };
         let (sight, asked) = (self.look(), route_ref.asked(route));
         let in_flight = f64::from(self.in_flight_of_route(route, now).requests);
-        [(Span::Minute, rpm), (Span::Day, rpd)]
+        [(Axis::Rpm, Span::Minute, rpm), (Axis::Rpd, Span::Day, rpd)]
             .into_iter()
-            .filter(|(_, limit)| !limit.is_nan())
-            .all(|(span, limit)| {
-                admits_request(
-                    self.requests_used(&sight, &asked, span, now),
-                    in_flight,
-                    limit,
-                )
+            .all(|(axis, span, limit)| {
+                let gate = (!limit.is_nan()).then(|| {
+                    let used = self.requests_used(&sight, &asked, span, now);
+                    Gate {
+                        axis,
+                        limit,
+                        used,
+                        in_flight,
+                        wanted: 0.0,
+                    }
+                });
+                self.judge(gate)
             })
     }
 
@@ -108,17 +115,30 @@ impl RateEngine {
         let wanted = self.tokens(wanted);
         let (sight, asked) = (self.look(), route_ref.asked(route));
         let in_flight = self.in_flight_of_route(route, now).tokens;
-        [(Span::Minute, tpm), (Span::Day, tpd)]
+        [(Axis::Tpm, Span::Minute, tpm), (Axis::Tpd, Span::Day, tpd)]
             .into_iter()
-            .filter(|(_, limit)| !limit.is_nan())
-            .all(|(span, limit)| {
-                admits_tokens(
-                    self.tokens_used(&sight, &asked, span, now),
-                    in_flight,
-                    wanted,
-                    limit,
-                )
+            .all(|(axis, span, limit)| {
+                let gate = (!limit.is_nan()).then(|| {
+                    let used = self.tokens_used(&sight, &asked, span, now);
+                    Gate {
+                        axis,
+                        limit,
+                        used,
+                        in_flight,
+                        wanted,
+                    }
+                });
+                self.judge(gate)
             })
+    }
+
+    /// The verdict of a gate, counted; one that does not exist stops nothing and is not counted.
+    pub(super) fn judge(&mut self, gate: Option<Gate>) -> bool {
+        gate.is_none_or(|gate| {
+            let passes = gate.passes();
+            self.metrics.check(gate.axis, passes);
+            passes
+        })
     }
 
     /// What `getRateLimitStatus` shows.
@@ -200,22 +220,50 @@ impl RateEngine {
         }
     }
 
-    fn record(&mut self, handle: u32, route: &Route, kind: UsageKind, tokens: f64, now: f64) {
+    pub(super) fn record(
+        &mut self,
+        handle: u32,
+        route: &Route,
+        kind: UsageKind,
+        tokens: f64,
+        now: f64,
+    ) {
         let name = route.name();
         let sight = self.look();
-        match self.write(|conn| usage::insert(conn, &name, kind, tokens, now)) {
+        let written = self.write(|conn| usage::insert(conn, &name, kind, tokens, now));
+        self.recorded(&sight, handle, route, &[(kind, tokens)], written, now);
+    }
+
+    /// What follows from rows that were written right after a look, or refused.
+    pub(super) fn recorded(
+        &mut self,
+        sight: &Sight,
+        handle: u32,
+        route: &Route,
+        rows: &[(UsageKind, f64)],
+        written: Result<(), SqlError>,
+        now: f64,
+    ) {
+        match written {
             Ok(()) => {
-                self.recall(&sight, |index, conn| {
-                    index.inserted(conn, &route.asked(handle), kind, tokens, now);
+                self.recall(sight, |index, conn| {
+                    index.inserted(conn, &route.asked(handle), rows, now);
                     Some(())
                 });
                 self.write_back(now);
                 self.prune_if_due(now);
             }
-            Err(error) if !self.compat.is_recorded() && means_later(&error) => {
-                self.backlog.push(&name, kind, tokens, now);
+            Err(error) => {
+                let later = !self.compat.is_recorded() && means_later(&error);
+                let keep = if later {
+                    &mut self.backlog
+                } else {
+                    &mut self.memory
+                };
+                for (kind, tokens) in rows {
+                    keep.push(&route.name(), *kind, *tokens, now);
+                }
             }
-            Err(_) => self.memory.push(&name, kind, tokens, now),
         }
     }
 
@@ -231,7 +279,7 @@ impl RateEngine {
             for (route, kind, event) in events.filter(|(_, _, event)| event.at > now - DAY) {
                 usage::insert(conn, &route, kind, event.tokens, event.at)?;
             }
-            Ok::<(), crate::store::sqlite::SqlError>(())
+            Ok::<(), SqlError>(())
         });
         if written.is_ok() {
             self.backlog.clear();

@@ -9,7 +9,7 @@ use crate::engine::rate::RateEngine as Engine;
 use crate::node::error::{Code, Result, fail};
 use crate::providers::caps::AccountCap;
 
-fn with<T>(engine: u32, call: impl FnOnce(&Cell) -> Result<T>) -> Result<T> {
+pub(super) fn with<T>(engine: u32, call: impl FnOnce(&Cell) -> Result<T>) -> Result<T> {
     let cell = ENGINES.with_borrow(|engines| {
         engines
             .get(engine as usize)

@@ -3,6 +3,7 @@
 //! Hot calls take handles and numbers only: NaN stands for "no limit", an absent text for "no variable". Their answer is
 //! a small number: bit 0 the verdict, bit 1 that the instance has something to tell the host.
 
+mod admission;
 mod cooldowns;
 mod hot;
 mod probe;

@@ -63,6 +63,16 @@ pub fn expiry(conn: &Conn, route: &RouteName<'_>) -> Result<Option<f64>, SqlErro
         .flatten())
 }
 
+/// The whole row of a route.
+pub fn get(conn: &Conn, route: &RouteName<'_>) -> Result<Option<CooldownRow>, SqlError> {
+    conn.query_row(
+        "SELECT platform, model_id, key_id, expires_at_ms, set_at_ms, source FROM rate_limit_cooldowns \
+         WHERE platform = ? AND model_id = ? AND key_id = ?",
+        &[Text(route.platform), Text(route.model), Num(route.key)],
+        read,
+    )
+}
+
 pub fn delete(conn: &Conn, route: &RouteName<'_>) -> Result<u64, SqlError> {
     conn.execute(
         "DELETE FROM rate_limit_cooldowns WHERE platform = ? AND model_id = ? AND key_id = ?",

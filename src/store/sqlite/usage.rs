@@ -95,6 +95,36 @@ pub fn tokens_saturating(conn: &Conn, route: &RouteName<'_>, after: f64) -> Resu
     }
 }
 
+/// Instant and tokens of a route's events after an instant, ascending.
+pub fn events(
+    conn: &Conn,
+    route: &RouteName<'_>,
+    kind: UsageKind,
+    after: f64,
+) -> Result<Vec<(f64, f64)>, SqlError> {
+    conn.query(
+        "SELECT created_at_ms, tokens FROM rate_limit_usage \
+         WHERE platform = ? AND model_id = ? AND key_id = ? AND kind = ? AND created_at_ms > ? ORDER BY created_at_ms",
+        &[Text(route.platform), Text(route.model), Num(route.key), Text(kind.as_str()), Num(after)],
+        |row| (row.num(0).unwrap_or(f64::NAN), row.num(1).unwrap_or(0.0)),
+    )
+}
+
+/// Instants of an account's requests after an instant; the second numbers mean nothing.
+pub fn account_request_times(
+    conn: &Conn,
+    platform: &str,
+    key: f64,
+    after: f64,
+) -> Result<Vec<(f64, f64)>, SqlError> {
+    conn.query(
+        "SELECT created_at_ms FROM rate_limit_usage \
+         WHERE platform = ? AND key_id = ? AND kind = 'request' AND created_at_ms > ?",
+        &[Text(platform), Num(key), Num(after)],
+        |row| (row.num(0).unwrap_or(f64::NAN), 0.0),
+    )
+}
+
 /// Requests of a platform and key over all models after an instant.
 pub fn account_requests(
     conn: &Conn,

@@ -212,6 +212,7 @@ impl Index {
     }
 
     /// Instant and tokens of a route's events after an instant, ascending.
+    #[allow(clippy::cast_precision_loss)] // both are far below 2^53
     pub fn events(
         &mut self,
         conn: &Conn,
@@ -219,12 +220,18 @@ impl Index {
         kind: UsageKind,
         after: f64,
         now: f64,
-    ) -> Option<Vec<(i64, i64)>> {
+    ) -> Option<Vec<(f64, f64)>> {
         let usage = self.route(conn, route, after, now)?;
-        Some(match kind {
-            UsageKind::Request => usage.requests.events_after(after).collect(),
-            UsageKind::Tokens => usage.tokens.events_after(after).collect(),
-        })
+        let series = match kind {
+            UsageKind::Request => &usage.requests,
+            UsageKind::Tokens => &usage.tokens,
+        };
+        Some(
+            series
+                .events_after(after)
+                .map(|(at, tokens)| (at as f64, tokens as f64))
+                .collect(),
+        )
     }
 
     /// The remembered usage of a route, read now where that is worth it.
@@ -527,16 +534,15 @@ impl Index {
         Some(value)
     }
 
-    /// Applies a row of ours, if nothing else happened since the last look.
+    /// Applies rows of ours on one route, written in one commit, if nothing else happened since the last look.
     pub fn inserted(
         &mut self,
         conn: &Conn,
         route: &RouteRef<'_>,
-        kind: UsageKind,
-        tokens: f64,
+        rows: &[(UsageKind, f64)],
         at: f64,
     ) {
-        if !self.was_only(conn, Watched::Usage, 1) {
+        if !self.was_only(conn, Watched::Usage, rows.len() as u64) {
             return;
         }
         let version = self.version(Watched::Usage);
@@ -557,10 +563,11 @@ impl Index {
                     .map(|kept| kept.value)
             });
         if let Some(floor) = account_floor {
-            // Nothing of this route is in the table but the row just written.
-            let known = self.usage.entry(route.route);
-            let usage =
-                known.or_insert_with(|| RouteUsage::empty(version, route.account, floor, at));
+            // Nothing of this route is in the table but the rows just written.
+            let usage = self
+                .usage
+                .entry(route.route)
+                .or_insert_with(|| RouteUsage::empty(version, route.account, floor, at));
             if usage.version != version {
                 *usage = RouteUsage::empty(version, route.account, floor, at);
             }
@@ -572,18 +579,20 @@ impl Index {
         else {
             return;
         };
-        let series = match kind {
-            UsageKind::Request => &mut usage.requests,
-            UsageKind::Tokens => &mut usage.tokens,
-        };
-        match (
-            series::whole(at),
-            series::whole(tokens).filter(|tokens| tokens.abs() <= series::MAX_TOKENS),
-        ) {
-            (Some(at), Some(tokens)) if !series.is_too_long() => {
-                series.insert(at, tokens, kind == UsageKind::Tokens);
+        for (kind, tokens) in rows {
+            let series = match kind {
+                UsageKind::Request => &mut usage.requests,
+                UsageKind::Tokens => &mut usage.tokens,
+            };
+            match (
+                series::whole(at),
+                series::whole(*tokens).filter(|tokens| tokens.abs() <= series::MAX_TOKENS),
+            ) {
+                (Some(at), Some(tokens)) if !series.is_too_long() => {
+                    series.insert(at, tokens, *kind == UsageKind::Tokens);
+                }
+                _ => usage.odd = true,
             }
-            _ => usage.odd = true,
         }
         usage.used_at = usage.used_at.max(at);
     }

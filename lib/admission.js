@@ -1,0 +1,171 @@
+'use strict';
+
+// Admission: requests become one flat array of numbers, so that a call costs the same whatever it holds.
+
+const { binding } = require('./native.js');
+const { invalidArgument } = require('./errors.js');
+const { describe, requireNumber, requireObject } = require('./args.js');
+
+/** Numbers per request; the order is that of the native layer. */
+const WIDTH = 11;
+const MAX_REQUESTS = 65_535;
+const INDEX_RANGE = 65_536;
+const NO_OPTIONS = {};
+
+function createAdmission(ctx, { rate, shared }) {
+  const engine = rate.number;
+  const { routeOf, requireLimits, limitOf, tokensOf, instant, publishedCap, getKeyConcurrencyLimit, CAP } = shared;
+  /** The array between calls. It is taken out while it is filled: a getter of a request may call back. */
+  let spare = null;
+
+  /** What a platform's variables say, once per call: reading the environment costs more than a gate. */
+  function capsOf(platform, known) {
+    let caps = known.get(platform);
+    if (caps === undefined) {
+      caps = [
+        getKeyConcurrencyLimit(platform) ?? Number.NaN,
+        publishedCap(CAP.dailyRequests, platform),
+        publishedCap(CAP.minuteRequests, platform),
+        publishedCap(CAP.dailyTokens, platform),
+      ];
+      known.set(platform, caps);
+    }
+    return caps;
+  }
+
+  function write(request, numbers, at, known) {
+    if (request === null || typeof request !== 'object') {
+      throw invalidArgument(`a request must be an object { platform, modelId, keyId, limits, … }, not ${describe(request)}`);
+    }
+    const { platform, modelId, keyId, limits, estimatedTokens, account } = request;
+    numbers[at] = routeOf(platform, modelId, keyId);
+    numbers[at + 1] = estimatedTokens === undefined ? 0 : tokensOf(estimatedTokens, 'estimatedTokens');
+    requireLimits(limits);
+    numbers[at + 2] = limitOf(limits, 'rpm');
+    numbers[at + 3] = limitOf(limits, 'rpd');
+    numbers[at + 4] = limitOf(limits, 'tpm');
+    numbers[at + 5] = limitOf(limits, 'tpd');
+    const [concurrency, daily, minute, tokens] = capsOf(platform, known);
+    numbers[at + 6] = concurrency;
+    numbers[at + 7] = account === false ? 0 : 1;
+    numbers[at + 8] = daily;
+    numbers[at + 9] = minute;
+    numbers[at + 10] = tokens;
+  }
+
+  /** The requests as numbers. Nothing of the caller's may run between this and the native call. */
+  function flatten(requests) {
+    const list = Array.isArray(requests) ? requests : [requests];
+    const count = list.length;
+    if (count > MAX_REQUESTS) throw invalidArgument(`at most ${MAX_REQUESTS} requests fit into one call`);
+    let numbers = spare;
+    spare = null;
+    if (numbers === null || numbers.length < count * WIDTH) numbers = new Float64Array(Math.max(16, count) * WIDTH);
+    const known = new Map();
+    for (let place = 0; place < count; place += 1) write(list[place], numbers, place * WIDTH, known);
+    spare = numbers;
+    return { numbers, count };
+  }
+
+  const refusalOf = (index) => (found) => {
+    const { axis, limit, used, inFlight, remaining } = found.gate;
+    const refusal = { index, axis, limit, used, inFlight, remaining, retryAtMs: found.retryAtMs ?? null };
+    if (found.source) refusal.source = found.source;
+    if (found.never) refusal.never = true;
+    return refusal;
+  };
+
+  /** When a request would pass by itself: when its last axis does; null when one has no instant. */
+  function latest(refusals) {
+    let most = Number.NEGATIVE_INFINITY;
+    for (const { retryAtMs } of refusals) {
+      if (retryAtMs === null) return null;
+      most = Math.max(most, retryAtMs);
+    }
+    return most;
+  }
+
+  function admit(requests, options = NO_OPTIONS) {
+    const { dryRun = false, now } = requireObject(options, 'options');
+    ctx.sync();
+    const at = instant(now);
+    const { numbers, count } = flatten(requests);
+    const admitted = binding.admit(engine, numbers, count, at, Boolean(dryRun));
+    if (admitted >= 0) {
+      const index = admitted % INDEX_RANGE;
+      return { admitted: true, index, leaseId: dryRun ? null : (admitted - index) / INDEX_RANGE };
+    }
+    const refusals = [];
+    let retryAtMs = null;
+    for (let index = 0; index < count; index += 1) {
+      const own = binding.explain(engine, numbers, index, at).refusals.map(refusalOf(index));
+      const passes = latest(own);
+      if (passes !== null && (retryAtMs === null || passes < retryAtMs)) retryAtMs = passes;
+      refusals.push(...own);
+    }
+    ctx.drain();
+    return { admitted: false, refusals, retryAtMs };
+  }
+
+  function explain(request, options = NO_OPTIONS) {
+    const { now } = requireObject(options, 'options');
+    if (Array.isArray(request)) throw invalidArgument('explain takes one request');
+    ctx.sync();
+    const at = instant(now);
+    const { numbers } = flatten(request);
+    const found = binding.explain(engine, numbers, 0, at);
+    ctx.drain();
+    const refusals = found.refusals.map(refusalOf(0));
+    return {
+      admitted: refusals.length === 0,
+      gates: found.gates,
+      refusals,
+      retryAtMs: refusals.length === 0 ? null : latest(refusals),
+    };
+  }
+
+  function requireLease(leaseId) {
+    requireNumber(leaseId, 'leaseId');
+    return Number.isInteger(leaseId) && leaseId > 0 ? leaseId : 0;
+  }
+
+  function settle(leaseId, usage = NO_OPTIONS) {
+    const lease = requireLease(leaseId);
+    const { tokens, requests = 1 } = requireObject(usage, 'usage');
+    if (!Number.isInteger(requests) || requests < 0 || requests > 1000) {
+      throw invalidArgument('usage.requests must be an integer from 0 to 1000');
+    }
+    const used = tokens === undefined || tokens === null ? Number.NaN : tokensOf(tokens, 'usage.tokens');
+    // A count that is not a number is a count of 0, not "unknown": it was stated.
+    const stated = tokens !== undefined && tokens !== null && Number.isNaN(used) ? 0 : used;
+    ctx.sync();
+    const outcome = binding.settle(engine, lease, stated, requests, instant());
+    ctx.drain();
+    return { settled: outcome > 0, expired: outcome === 2 };
+  }
+
+  function cancel(leaseId) {
+    const lease = requireLease(leaseId);
+    ctx.sync();
+    return binding.cancel(engine, lease);
+  }
+
+  function rank(requests) {
+    if (!Array.isArray(requests)) throw invalidArgument(`requests must be an array, not ${describe(requests)}`);
+    ctx.sync();
+    const at = instant();
+    const { numbers, count } = flatten(requests);
+    const ranking = binding.rank(engine, numbers, count, at);
+    ctx.drain();
+    return ranking;
+  }
+
+  function metrics() {
+    ctx.sync();
+    return binding.metrics(engine);
+  }
+
+  return { admit, explain, settle, cancel, rank, metrics };
+}
+
+module.exports = { createAdmission };

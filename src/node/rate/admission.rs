@@ -1,0 +1,170 @@
+//! Admission, as JavaScript calls it: requests come as one flat array of numbers.
+
+use napi::bindgen_prelude::{Float64Array, Uint32Array};
+use napi_derive::napi;
+
+use super::hot::with;
+use crate::core::admission::Gate;
+use crate::engine::rate::{Candidate, Refusal, Settled};
+use crate::node::error::Result;
+
+/// Numbers per request, in this order: route, tokens, rpm, rpd, tpm, tpd, concurrency, account (0 or 1), the platform's
+/// caps per day, per minute, of tokens. NaN = none.
+const WIDTH: usize = 11;
+/// The index of the admitted request takes the lower bits of the answer, its lease the rest.
+const INDEX_RANGE: f64 = 65_536.0;
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // handles come from this layer
+fn candidate(numbers: &[f64]) -> Candidate {
+    Candidate {
+        route: numbers[0] as u32,
+        tokens: numbers[1],
+        rpm: numbers[2],
+        rpd: numbers[3],
+        tpm: numbers[4],
+        tpd: numbers[5],
+        concurrency: numbers[6],
+        account: numbers[7] != 0.0,
+        cap_daily: numbers[8],
+        cap_minute: numbers[9],
+        cap_tokens: numbers[10],
+    }
+}
+
+/// The first `count` requests; lease and index of the one that was admitted as `lease * 65536 + index`, or -1.
+#[napi(catch_unwind)]
+#[allow(clippy::cast_precision_loss)] // leases stay below 2^37
+pub fn admit(engine: u32, requests: Float64Array, count: u32, now: f64, dry: bool) -> Result<f64> {
+    with(engine, |cell| {
+        let candidates = requests
+            .chunks_exact(WIDTH)
+            .take(count as usize)
+            .map(candidate);
+        let admitted = cell.engine()?.admit(candidates, now, dry);
+        Ok(admitted.map_or(-1.0, |(index, lease)| {
+            lease as f64 * INDEX_RANGE + index as f64
+        }))
+    })
+}
+
+/// A gate as JavaScript sees it.
+#[napi(object)]
+pub struct GateReport {
+    pub axis: String,
+    pub limit: f64,
+    pub used: f64,
+    pub in_flight: f64,
+    pub remaining: f64,
+    pub passes: bool,
+}
+
+impl From<&Gate> for GateReport {
+    fn from(gate: &Gate) -> Self {
+        Self {
+            axis: gate.axis.as_str().to_owned(),
+            limit: gate.limit,
+            used: gate.used,
+            in_flight: gate.in_flight,
+            remaining: gate.remaining(),
+            passes: gate.passes(),
+        }
+    }
+}
+
+/// A gate that refuses.
+#[napi(object)]
+pub struct RefusalReport {
+    pub gate: GateReport,
+    pub retry_at_ms: Option<f64>,
+    pub never: bool,
+    pub source: Option<String>,
+}
+
+impl From<Refusal> for RefusalReport {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            gate: (&refusal.gate).into(),
+            retry_at_ms: refusal.retry_at,
+            never: refusal.never,
+            source: refusal.source,
+        }
+    }
+}
+
+/// Every gate of one request.
+#[napi(object)]
+pub struct Explanation {
+    pub gates: Vec<GateReport>,
+    pub refusals: Vec<RefusalReport>,
+}
+
+#[napi(catch_unwind)]
+pub fn explain(engine: u32, request: Float64Array, index: u32, now: f64) -> Result<Explanation> {
+    with(engine, |cell| {
+        let start = index as usize * WIDTH;
+        let Some(numbers) = request.get(start..start + WIDTH) else {
+            return Ok(Explanation {
+                gates: Vec::new(),
+                refusals: Vec::new(),
+            });
+        };
+        let (gates, refusals) = cell.engine()?.explain(&candidate(numbers), now);
+        Ok(Explanation {
+            gates: gates.iter().map(GateReport::from).collect(),
+            refusals: refusals.into_iter().map(RefusalReport::from).collect(),
+        })
+    })
+}
+
+/// How full each request would make its fullest axis, and their order, emptiest first.
+#[napi(object)]
+pub struct Ranking {
+    pub order: Uint32Array,
+    pub pressure: Float64Array,
+}
+
+#[napi(catch_unwind)]
+pub fn rank(engine: u32, requests: Float64Array, count: u32, now: f64) -> Result<Ranking> {
+    with(engine, |cell| {
+        let mut engine = cell.engine()?;
+        let pressure: Vec<f64> = requests
+            .chunks_exact(WIDTH)
+            .take(count as usize)
+            .map(|numbers| engine.pressure(&candidate(numbers), now))
+            .collect();
+        let mut order: Vec<u32> = (0..crate::node::to_u32(pressure.len())).collect();
+        order.sort_by(|a, b| pressure[*a as usize].total_cmp(&pressure[*b as usize]));
+        Ok(Ranking {
+            order: order.into(),
+            pressure: pressure.into(),
+        })
+    })
+}
+
+/// 0 nothing to settle, 1 recorded, 2 recorded although the lease had been dropped for its age. `tokens` NaN = the estimate.
+#[napi(catch_unwind)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // what is no id saturates to one never given
+pub fn settle(engine: u32, lease: f64, tokens: f64, requests: u32, now: f64) -> Result<u32> {
+    with(engine, |cell| {
+        let tokens = (!tokens.is_nan()).then_some(tokens);
+        Ok(
+            match cell.engine()?.settle(lease as u64, tokens, requests, now) {
+                Settled::Unknown => 0,
+                Settled::Recorded => 1,
+                Settled::RecordedLate => 2,
+            },
+        )
+    })
+}
+
+#[napi(catch_unwind)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // as above
+pub fn cancel(engine: u32, lease: f64) -> Result<bool> {
+    with(engine, |cell| Ok(cell.engine()?.cancel(lease as u64)))
+}
+
+/// The counters of an engine in the Prometheus format.
+#[napi(catch_unwind)]
+pub fn metrics(engine: u32) -> Result<String> {
+    with(engine, |cell| Ok(cell.engine()?.metrics_text()))
+}
