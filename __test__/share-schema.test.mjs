@@ -126,3 +126,23 @@ test('a failure half way leaves nothing behind', (t) => {
   assert.throws(() => ensure(t, db), { code: 'ERR_QUOTA_DATABASE' });
   assert.deepEqual(statements(db), before);
 });
+
+test('a file of our own has the tables from the start, without the tables of a host', async (t) => {
+  const file = join(tempFolder(t), 'own.db');
+  const core = createQuotaCore({ database: file, clock: () => 1_790_000_000_000, env: {} });
+  t.after(() => core.close());
+  assert.deepEqual(core.ensureQuotaSchema(), []);
+  const allocations = [{ apiKeyId: 'k', weight: 100, policy: 'hard' }];
+  const pool = core.createPool({ connectionId: 'c', connectionIds: ['c', 'd'], name: 'P', allocations });
+  core.upsertProviderPlan('c', 'kimi', [{ unit: 'requests', window: 'hourly', limit: 2 }], 'manual');
+  const request = { apiKeyId: 'k', connectionId: 'c', provider: 'kimi' };
+  for (const requests of [3, 1]) {
+    assert.equal((await core.enforceQuotaShare(request)).kind, 'allow');
+    await core.recordConsumption({ ...request, cost: { requests } });
+  }
+  assert.equal((await core.enforceQuotaShare(request)).kind, 'block');
+  const usage = await core.getSqliteQuotaStore().poolUsage(pool.id);
+  assert.equal(usage.dimensions[0].consumedTotal, 4);
+  assert.equal(core.deletePool(pool.id), true);
+  assert.deepEqual(core.listPools(), []);
+});

@@ -5,6 +5,7 @@
 
 use super::connection::Conn;
 use super::error::SqlError;
+use super::share_schema;
 
 const STATEMENTS: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS rate_limit_usage (
@@ -89,12 +90,13 @@ const STATEMENTS: &[&str] = &[
        ON provider_quota_observations (platform, key_id, observed_at)",
 ];
 
-/// Creates what is missing.
+/// Creates what is missing, the tables of quota sharing included.
 pub fn ensure(conn: &Conn) -> Result<(), SqlError> {
     conn.transaction(|conn| {
         for statement in STATEMENTS {
             conn.execute_dynamic(statement, &[])?;
         }
+        share_schema::ensure(conn)?;
         Ok(())
     })
 }
