@@ -3,8 +3,8 @@
 // Every function exists twice: on an instance made by `createQuotaCore`, and here, on a default instance that `configure`
 // sets up. Functions of an instance are bound: `const { canMakeRequest } = core` works.
 
-import type { HostDatabase, QuotaCoreEvents, QuotaCoreInspection, QuotaCoreOptions } from './types/core.js';
 import type * as admission from './types/admission.js';
+import type { HostDatabase, QuotaCoreEvents, QuotaCoreInspection, QuotaCoreOptions } from './types/core.js';
 import type * as probe from './types/probe.js';
 import type * as providerQuota from './types/provider-quota.js';
 import type * as share from './types/quota-share.js';
@@ -20,7 +20,12 @@ export * from './types/quota-share.js';
 export * from './types/quota-share-sched.js';
 export * from './types/ratelimit.js';
 
-type Functions = typeof admission & typeof rateLimit & typeof probe & typeof providerQuota & typeof share & typeof scheduling;
+type Functions = typeof admission &
+  typeof rateLimit &
+  typeof probe &
+  typeof providerQuota &
+  typeof share &
+  typeof scheduling;
 
 /** An instance: every function as a bound property, and what belongs to the instance itself. */
 export interface QuotaCore extends Functions {

@@ -35,7 +35,9 @@ function createAdmission(ctx, { rate, shared }) {
 
   function write(request, numbers, at, known) {
     if (request === null || typeof request !== 'object') {
-      throw invalidArgument(`a request must be an object { platform, modelId, keyId, limits, … }, not ${describe(request)}`);
+      throw invalidArgument(
+        `a request must be an object { platform, modelId, keyId, limits, … }, not ${describe(request)}`,
+      );
     }
     const { platform, modelId, keyId, limits, estimatedTokens, account } = request;
     numbers[at] = routeOf(platform, modelId, keyId);

@@ -100,6 +100,7 @@ const SECTIONS = [
   ['index.d.ts', 'Instances'],
   ['types/core.d.ts', 'Errors'],
   ['types/ratelimit.d.ts', 'Rate limits, leases, cooldowns, learned limits'],
+  ['types/admission.d.ts', 'Admission in one call'],
   ['types/probe.d.ts', 'Early recovery of cooldowns'],
   ['types/provider-quota.d.ts', 'Provider quota'],
   ['types/quota-share.d.ts', 'Quota sharing'],

@@ -70,59 +70,7 @@ impl Metrics {
                 );
             }
         }
-        let index = &gauges.index;
-        text.single(
-            "quota_core_index_hits_total",
-            "counter",
-            "Answers from memory.",
-            index.hits as f64,
-        );
-        text.head(
-            "quota_core_sql_answers_total",
-            "counter",
-            "Questions that SQL had to answer, by cause.",
-        );
-        for (cause, count) in [
-            ("transaction", index.in_transaction),
-            ("changed", index.changed),
-            ("not_remembered", index.not_remembered),
-        ] {
-            text.line(
-                "quota_core_sql_answers_total",
-                &[("cause", cause)],
-                count as f64,
-            );
-        }
-        text.single(
-            "quota_core_index_reads_total",
-            "counter",
-            "Times that tables were read into memory.",
-            index.reads as f64,
-        );
-        text.single(
-            "quota_core_index_routes",
-            "gauge",
-            "Routes whose usage is in memory.",
-            gauges.remembered_routes as f64,
-        );
-        text.single(
-            "quota_core_leases",
-            "gauge",
-            "Requests in flight.",
-            gauges.leases as f64,
-        );
-        text.single(
-            "quota_core_leases_taken_total",
-            "counter",
-            "Leases taken.",
-            gauges.leases_taken as f64,
-        );
-        text.single(
-            "quota_core_leases_expired_total",
-            "counter",
-            "Leases dropped for their age.",
-            gauges.leases_expired as f64,
-        );
+        text.gauges(gauges);
         text.head(
             "quota_core_cooldowns_total",
             "counter",
@@ -141,22 +89,10 @@ impl Metrics {
             self.cooldowns_other as f64,
         );
         text.single(
-            "quota_core_degraded",
-            "gauge",
-            "1 while the database does not answer.",
-            f64::from(u8::from(gauges.degraded)),
-        );
-        text.single(
             "quota_core_degraded_seconds_total",
             "counter",
             "Time without the database.",
             (self.degraded_ms + gauges.degraded_ms) / 1000.0,
-        );
-        text.single(
-            "quota_core_pending_events",
-            "gauge",
-            "Usage events in memory and in no table.",
-            gauges.pending_events as f64,
         );
         text.0
     }
@@ -165,6 +101,74 @@ impl Metrics {
 struct Text(String);
 
 impl Text {
+    fn gauges(&mut self, gauges: &Gauges) {
+        let index = &gauges.index;
+        self.single(
+            "quota_core_index_hits_total",
+            "counter",
+            "Answers from memory.",
+            index.hits as f64,
+        );
+        self.head(
+            "quota_core_sql_answers_total",
+            "counter",
+            "Questions that SQL had to answer, by cause.",
+        );
+        for (cause, count) in [
+            ("transaction", index.in_transaction),
+            ("changed", index.changed),
+            ("not_remembered", index.not_remembered),
+        ] {
+            self.line(
+                "quota_core_sql_answers_total",
+                &[("cause", cause)],
+                count as f64,
+            );
+        }
+        self.single(
+            "quota_core_index_reads_total",
+            "counter",
+            "Times that tables were read into memory.",
+            index.reads as f64,
+        );
+        self.single(
+            "quota_core_index_routes",
+            "gauge",
+            "Routes whose usage is in memory.",
+            gauges.remembered_routes as f64,
+        );
+        self.single(
+            "quota_core_leases",
+            "gauge",
+            "Requests in flight.",
+            gauges.leases as f64,
+        );
+        self.single(
+            "quota_core_leases_taken_total",
+            "counter",
+            "Leases taken.",
+            gauges.leases_taken as f64,
+        );
+        self.single(
+            "quota_core_leases_expired_total",
+            "counter",
+            "Leases dropped for their age.",
+            gauges.leases_expired as f64,
+        );
+        self.single(
+            "quota_core_degraded",
+            "gauge",
+            "1 while the database does not answer.",
+            f64::from(u8::from(gauges.degraded)),
+        );
+        self.single(
+            "quota_core_pending_events",
+            "gauge",
+            "Usage events in memory and in no table.",
+            gauges.pending_events as f64,
+        );
+    }
+
     fn head(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
