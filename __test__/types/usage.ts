@@ -5,6 +5,7 @@ import {
   canMakeRequest,
   configure,
   createQuotaCore,
+  type EnforceDecision,
   type Limits,
   type QuotaCore,
   QuotaCoreError,
@@ -34,6 +35,22 @@ core.setCooldown('groq', 'm', 1, decision.durationMs, decision.source);
 const stop: () => void = core.on('limit_learned', ({ kind, limit }) => [kind, limit]);
 stop();
 const code: string = new QuotaCoreError('ERR_QUOTA_CLOSED', 'closed').code;
+
+// Quota sharing: asynchronous where a store or a signal may be elsewhere.
+const request = { apiKeyId: 'key', connectionId: 'connection', provider: 'kimi', model: 'k2' };
+export async function enforce(): Promise<number | undefined> {
+  const share: EnforceDecision = await core.enforceQuotaShare(request);
+  if (share.kind === 'block') return share.httpStatus;
+  core.scheduleRecordConsumption({ ...request, cost: { tokens: 10, requests: 1 } });
+  const { target, decrementInflight } = core.selectQuotaShareTarget(
+    [{ executionKey: 'a', connectionId: 'c1', weight: 2, note: 'kept' }],
+    'combo',
+    'kimi/k2',
+  );
+  const note: string | undefined = target?.note;
+  decrementInflight();
+  return note?.length;
+}
 
 // @ts-expect-error a limit is a number or null
 canMakeRequest('groq', 'm', 1, { rpm: '30' });
