@@ -57,14 +57,14 @@ export interface AdmissionRefusal {
   never?: true;
 }
 
-/** What `admit` answers. */
-export type AdmissionResult =
+/** What `admit` answers. `Lease` is `number`, and on a dry run `null`. */
+export type AdmissionResult<Lease = number> =
   | {
       admitted: true;
       /** Which of the requests. */
       index: number;
-      /** To be settled or cancelled; `null` on a dry run. */
-      leaseId: number | null;
+      /** To be settled or cancelled. */
+      leaseId: Lease;
     }
   | {
       admitted: false;
@@ -101,8 +101,12 @@ export interface AdmissionRanking {
  */
 export declare function admit(
   requests: AdmissionRequest | readonly AdmissionRequest[],
-  options?: { dryRun?: boolean; now?: number },
+  options?: { dryRun?: false; now?: number },
 ): AdmissionResult;
+export declare function admit(
+  requests: AdmissionRequest | readonly AdmissionRequest[],
+  options: { dryRun?: boolean; now?: number },
+): AdmissionResult<number | null>;
 
 /** All gates of a request, without taking a lease. */
 export declare function explain(request: AdmissionRequest, options?: { now?: number }): AdmissionExplanation;

@@ -36,6 +36,14 @@ const stop: () => void = core.on('limit_learned', ({ kind, limit }) => [kind, li
 stop();
 const code: string = new QuotaCoreError('ERR_QUOTA_CLOSED', 'closed').code;
 
+// A lease that was taken is a number; on a dry run there may be none.
+const admission = core.admit([{ platform: 'groq', modelId: 'm', keyId: 1, limits, estimatedTokens: 100 }]);
+if (admission.admitted) core.settle(admission.leaseId, { tokens: 90 });
+const refused: string[] = admission.admitted ? [] : admission.refusals.map(({ axis }) => axis);
+const dry = core.admit({ platform: 'groq', modelId: 'm', keyId: 1, limits }, { dryRun: true });
+// @ts-expect-error a dry run took no lease
+if (dry.admitted) core.cancel(dry.leaseId);
+
 // Quota sharing: asynchronous where a store or a signal may be elsewhere.
 const request = { apiKeyId: 'key', connectionId: 'connection', provider: 'kimi', model: 'k2' };
 export async function enforce(): Promise<number | undefined> {
@@ -65,4 +73,4 @@ core.on('nothing', () => {});
 // @ts-expect-error a number is no database
 createQuotaCore({ database: 5 });
 
-export { code, may };
+export { code, may, refused };
