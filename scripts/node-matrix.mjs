@@ -2,7 +2,7 @@
 // beside the running ones. Node and better-sqlite3 come as npm packages, installed into .matrix/ and kept there.
 //
 // npm run test:matrix                    the recorded runs and the close matrix
-// npm run test:matrix -- all             every test file
+// npm run test:matrix -- all             every test file but the examples', which bring a better-sqlite3 of their own
 // npm run test:matrix -- <word> …        test files whose name holds a word
 
 import { spawnSync } from 'node:child_process';
@@ -35,7 +35,9 @@ async function install(node) {
 
 function testFiles(words) {
   const files = readdirSync(join(root, '__test__')).filter((name) => name.endsWith('.test.mjs'));
-  const chosen = words.includes('all') ? files : files.filter((name) => words.some((word) => name.includes(word)));
+  const chosen = words.includes('all')
+    ? files.filter((name) => !name.startsWith('example-'))
+    : files.filter((name) => words.some((word) => name.includes(word)));
   if (chosen.length === 0) throw new Error(`no test file matches ${words.join(', ')}`);
   return chosen.sort().map((name) => join('__test__', name));
 }
