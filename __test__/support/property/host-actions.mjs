@@ -146,6 +146,17 @@ export function ddl(world) {
   world.host.sql(statements[name]);
 }
 
+/** Another journal for the file: what reads the WAL's own memory must notice that it is gone, or back. */
+export function switchJournal(world) {
+  if (!world.model.open || world.inTransaction) return;
+  const journal = world.random.weighted({ WAL: 8, DELETE: 1, TRUNCATE: 1 });
+  world.note('journal', journal);
+  // SQLite leaves WAL only for the last connection.
+  world.other.close();
+  world.host.sql(`PRAGMA journal_mode = ${journal}`);
+  world.openOther();
+}
+
 /** Calls made while a statement of the host is being stepped. */
 export function midStatement(world) {
   if (!world.model.open) return;

@@ -35,6 +35,7 @@ const WEIGHTS = {
   endTransaction: 12,
   ddl: 2,
   midStatement: 6,
+  switchJournal: 1,
   closeOrReopen: 2,
   refuseOrRelent: 2,
   restart: 1,
@@ -60,9 +61,15 @@ export class World {
     this.trail = [];
     this.caps = { day: 30, minute: 40, tokens: 5000 };
     this.applyCaps();
-    this.other = openDatabase(this.host.file);
+    this.openOther();
     t.after(() => this.other.close());
     this.seedModels();
+  }
+
+  /** A second connection of the host to the same file. */
+  openOther() {
+    this.other = openDatabase(this.host.file);
+    this.other.exec('PRAGMA synchronous = OFF');
   }
 
   seedModels() {
