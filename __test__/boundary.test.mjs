@@ -2,53 +2,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import quotaCore from '../index.js';
-import { openDatabase } from './support/driver.mjs';
-import { createHostTables, Host, noLimits } from './support/host.mjs';
+import { Host, noLimits } from './support/host.mjs';
+import { good, goodArgs, limits, signatures } from './support/signatures.mjs';
 
-const limits = { rpm: 1, rpd: 1, tpm: 1, tpd: 1 };
-
-// Function → the kinds of its arguments. `?` may be left out, `??` may be null as well; `limits` must be an object.
-const signatures = {
-  acquireLease: ['string', 'string', 'number', 'number', 'number?'],
-  canMakeRequest: ['string', 'string', 'number', 'limits'],
-  canUseKeyConcurrency: ['string', 'number', 'number?'],
-  canUseProvider: ['string', 'number', 'number?'],
-  canUseProviderMinute: ['string', 'number', 'number?'],
-  canUseProviderTokens: ['string', 'number', 'string', 'number', 'number?'],
-  canUseTokens: ['string', 'string', 'number', 'number', 'limits'],
-  cleanupExpiredCooldowns: ['number?'],
-  clearCooldownEarly: ['string', 'string', 'number'],
-  clearCooldownsForKey: ['number'],
-  getActiveCooldownsForKeys: ['numbers', 'number?'],
-  getCooldownDecisionForLimit: ['string', 'string', 'number', 'limits', 'number??', 'object??'],
-  getCooldownDurationForLimit: ['string', 'string', 'number', 'limits', 'number??', 'object??'],
-  getKeyConcurrencyLimit: ['string'],
-  getNextCooldownDuration: ['string', 'string', 'number'],
-  getProbeableCooldowns: ['number?'],
-  getProviderDailyRequestCap: ['string', 'number??'],
-  getProviderDailyTokenCap: ['string', 'number??'],
-  getProviderMinuteRequestCap: ['string', 'number??'],
-  getRateLimitStatus: ['string', 'string', 'number', 'limits'],
-  getSoonestCooldownExpiry: ['number?'],
-  inFlightForKey: ['string', 'number', 'number?'],
-  isLocalEndpointKey: ['number'],
-  isOnCooldown: ['string', 'string', 'number'],
-  providerDailyRequestCount: ['string', 'number', 'number?'],
-  providerDailyTokenCount: ['string', 'number', 'number?'],
-  providerMinuteRequestCount: ['string', 'number', 'number?'],
-  recentHitCount: ['string', 'string', 'number', 'number?', 'number?'],
-  recordRequest: ['string', 'string', 'number'],
-  recordTokens: ['string', 'string', 'number', 'number'],
-  releaseLease: ['number??'],
-  setCooldown: ['string', 'string', 'number', 'number?', 'source?'],
-};
-
-const good = { string: 'p', number: 1, limits, numbers: [1], object: {}, source: 'tier' };
-
-/** Arguments of the right types for a function. */
-function goodArgs(kinds) {
-  return kinds.map((kind) => good[kind.replaceAll('?', '')]);
-}
 const values = {
   undefined: undefined,
   null: null,
@@ -100,6 +56,55 @@ describe('wrong types are TypeErrors with a code', () => {
       if (!kinds[0].endsWith('?')) assert.throws(() => core[name](), isInvalidArgument);
     });
   }
+});
+
+test('what a provider threw may be any value', (t) => {
+  const { core } = new Host(t);
+  const route = { platform: 'p', modelId: 'm', keyId: 1, rpdLimit: 5, tpdLimit: null };
+  const bench = { durationMs: 90_000, source: 'heuristic' };
+  for (const [what, value] of Object.entries(values)) {
+    assert.equal(core.learnLimitFromError(1, value), null, what);
+    assert.equal(core.learnLimitFromError(1, { message: value }), null, what);
+    assert.deepEqual(core.cooldownDecisionForError(route, value), bench, what);
+    assert.equal(core.cooldownDecisionForError(route, { status: value, message: value }).durationMs, 90_000, what);
+  }
+});
+
+describe('objects with wrong fields are refused', () => {
+  const models = [5, {}, { platform: 'p' }, { platform: 'p', modelId: 5 }, { platform: 'p', modelId: 'm', keyId: 'x' }];
+  const routes = [5, {}, { platform: 'p', modelId: 'm' }, { platform: 'p', modelId: 'm', keyId: 1, rpdLimit: '5' }];
+  const calls = {
+    modelWindowUsedFraction: (core) => models.map((model) => () => core.modelWindowUsedFraction(model, limits)),
+    'modelWindowUsedFraction, limits': (core) =>
+      [undefined, null, 5, 'x'].map(
+        (value) => () => core.modelWindowUsedFraction({ platform: 'p', modelId: 'm' }, value),
+      ),
+    cooldownDecisionForError: (core) => routes.map((route) => () => core.cooldownDecisionForError(route, {})),
+    startCooldownProbe: (core) => [undefined, null, 5, {}].map((value) => () => core.startCooldownProbe(value)),
+    parseProviderLimit: (core) => [5, {}, Symbol('x')].map((value) => () => core.parseProviderLimit(value)),
+    isLoopbackOrPrivateUrl: (core) => [5, {}, Symbol('x')].map((value) => () => core.isLoopbackOrPrivateUrl(value)),
+  };
+  for (const [name, make] of Object.entries(calls)) {
+    test(name, (t) => {
+      for (const call of make(new Host(t).core)) assert.throws(call, isInvalidArgument);
+    });
+  }
+
+  test('runCooldownProbePass rejects', async (t) => {
+    const { core } = new Host(t);
+    const probe = async () => 'valid';
+    for (const options of [
+      5,
+      'x',
+      { probe, now: 'x' },
+      { probe: 5 },
+      { probe, jitter: 5 },
+      { probe, maxProbes: 'x' },
+    ]) {
+      await assert.rejects(core.runCooldownProbePass(options), isInvalidArgument);
+    }
+    await assert.rejects(core.runCooldownProbePass({}), { code: 'ERR_QUOTA_NO_PROBE' });
+  });
 });
 
 test('the message names the argument and never its content', (t) => {
@@ -306,183 +311,5 @@ describe('options', () => {
     core.recordRequest('p', 'm', 1);
     assert.equal(core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 1);
     core.close();
-  });
-});
-
-describe('what a provider may return', () => {
-  test('nothing, as long as the host has not opened its database: memory answers', (t) => {
-    for (const value of [undefined, null]) {
-      const { core, warnings } = new Host(t, { core: { database: () => value } });
-      core.recordRequest('p', 'm', 1);
-      assert.equal(core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 1);
-      assert.deepEqual(warnings, []);
-    }
-  });
-
-  const useless = {
-    'a number': 42,
-    'an empty object': {},
-    'an object with another loadExtension': { prepare() {}, exec() {}, loadExtension() {} },
-    'an object whose loadExtension throws': {
-      loadExtension() {
-        throw new Error('not allowed');
-      },
-    },
-    'a Proxy that throws': new Proxy(
-      {},
-      {
-        get() {
-          throw new Error('trap');
-        },
-      },
-    ),
-  };
-  for (const [name, value] of Object.entries(useless)) {
-    test(`${name}: memory answers, with one warning`, (t) => {
-      const { core, warnings } = new Host(t, { core: { database: () => value } });
-      for (let count = 0; count < 5; count += 1) core.recordRequest('p', 'm', 1);
-      assert.equal(core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 5);
-      assert.equal(warnings.length, 1, JSON.stringify(warnings));
-    });
-  }
-
-  test('an adapter that holds the connection in raw', (t) => {
-    const host = new Host(t);
-    const core = quotaCore.createQuotaCore({ database: () => ({ raw: host.db }) });
-    core.recordRequest('p', 'm', 1);
-    assert.equal(host.value('SELECT COUNT(*) FROM rate_limit_usage'), 1);
-    core.close();
-  });
-
-  test('a private database in memory', (t) => {
-    const host = new Host(t, { memory: true });
-    host.core.recordRequest('p', 'm', 1);
-    assert.equal(host.value('SELECT COUNT(*) FROM rate_limit_usage'), 1);
-    assert.equal(host.core.canMakeRequest('p', 'm', 1, limits), false);
-    host.sql('DELETE FROM rate_limit_usage');
-    assert.equal(host.core.canMakeRequest('p', 'm', 1, limits), true);
-  });
-
-  test('two connections in turn: each answers for its own database', (t) => {
-    const dbs = [openDatabase(':memory:'), openDatabase(':memory:')];
-    for (const db of dbs) createHostTables(db);
-    let current = 0;
-    const core = quotaCore.createQuotaCore({ database: () => dbs[current] });
-    t.after(() => {
-      core.close();
-      for (const db of dbs) db.close();
-    });
-    const used = () => core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used;
-    for (let round = 1; round <= 20; round += 1) {
-      current = 0;
-      core.recordRequest('p', 'm', 1);
-      assert.equal(used(), round);
-      current = 1;
-      assert.equal(used(), 0);
-    }
-  });
-
-  test('many instances share one connection', (t) => {
-    const host = new Host(t);
-    const cores = Array.from({ length: 200 }, () =>
-      quotaCore.createQuotaCore({ database: host.db, clock: () => host.now }),
-    );
-    for (const core of cores) core.recordRequest('p', 'm', 1);
-    for (const core of cores) assert.equal(core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 200);
-    for (const core of cores.slice(1)) core.close();
-    cores[0].recordRequest('p', 'm', 1);
-    assert.equal(host.value('SELECT COUNT(*) FROM rate_limit_usage'), 201);
-    cores[0].close();
-    assert.equal(host.value('SELECT COUNT(*) FROM rate_limit_usage'), 201);
-  });
-});
-
-describe('the life of an instance', () => {
-  test('functions are its own and bound', (t) => {
-    const { core } = new Host(t);
-    const { canMakeRequest, recordRequest } = core;
-    assert.equal(canMakeRequest('p', 'm', 1, limits), true);
-    recordRequest('p', 'm', 1);
-    assert.equal(canMakeRequest('p', 'm', 1, limits), false);
-    for (const name of Object.keys(signatures)) assert.ok(Object.hasOwn(core, name), name);
-  });
-
-  test('after close every function throws ERR_QUOTA_CLOSED', (t) => {
-    const host = new Host(t);
-    host.core.close();
-    host.core.close();
-    const closed = (error) => error instanceof quotaCore.QuotaCoreError && error.code === 'ERR_QUOTA_CLOSED';
-    for (const [name, kinds] of Object.entries(signatures)) {
-      assert.throws(() => host.core[name](...goodArgs(kinds)), closed, name);
-    }
-    assert.throws(() => host.core.attach(host.db), closed);
-    assert.equal(host.value('SELECT COUNT(*) FROM rate_limit_usage'), 0);
-  });
-
-  test('attach and detach by hand', (t) => {
-    const host = new Host(t);
-    const core = quotaCore.createQuotaCore({ logger: { debug() {}, info() {}, warn() {}, error() {} } });
-    t.after(() => core.close());
-    core.attach(host.db);
-    core.recordRequest('p', 'm', 1);
-    core.attach(host.db);
-    core.recordRequest('p', 'm', 1);
-    core.detach();
-    core.detach();
-    core.recordRequest('p', 'm', 1);
-    assert.equal(host.value('SELECT COUNT(*) FROM rate_limit_usage'), 2);
-    core.attach(host.db);
-    core.recordRequest('p', 'm', 1);
-    assert.equal(host.value('SELECT COUNT(*) FROM rate_limit_usage'), 3);
-  });
-
-  test('reset forgets memory and keeps the database', (t) => {
-    const { core } = new Host(t);
-    core.recordRequest('p', 'm', 1);
-    core.acquireLease('p', 'm', 1, 5);
-    core.getNextCooldownDuration('p', 'm', 1);
-    assert.equal(core.inspect().leases, 1);
-    core.reset();
-    assert.equal(core.inspect().leases, 0);
-    assert.equal(core.inFlightForKey('p', 1), 0);
-    assert.equal(core.getNextCooldownDuration('p', 'm', 1), 120_000);
-    assert.equal(core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 1);
-  });
-
-  test('lease ids are positive integers and not handed out twice while in use', (t) => {
-    const { core } = new Host(t);
-    const ids = Array.from({ length: 100 }, () => core.acquireLease('p', 'm', 1, 1));
-    assert.equal(new Set(ids).size, 100);
-    for (const id of ids) assert.ok(Number.isInteger(id) && id > 0);
-    for (const odd of [0, -1, 1.5, NaN, Infinity, 1e300, ids[0] + 0.5]) core.releaseLease(odd);
-    assert.equal(core.inFlightForKey('p', 1), 100);
-    for (const id of ids) core.releaseLease(id);
-    core.releaseLease(ids[0]);
-    assert.equal(core.inFlightForKey('p', 1), 0);
-  });
-
-  test('far more routes than are kept at hand: leases and counts stay with their own', (t) => {
-    const { core } = new Host(t);
-    core.acquireLease('p', 'leased', 1, 5);
-    core.recordRequest('p', 'counted', 1);
-    for (let keyId = 2; keyId < 120_000; keyId += 1) core.inFlightForKey('p', keyId);
-    for (let keyId = 2; keyId < 120_000; keyId += 1) core.getNextCooldownDuration('q', 'm', keyId);
-    assert.equal(core.inFlightForKey('p', 1), 1);
-    assert.equal(core.canMakeRequest('p', 'leased', 1, limits), false);
-    assert.equal(core.canMakeRequest('p', 'counted', 1, limits), false);
-    for (let keyId = 1; keyId < 1000; keyId += 1) {
-      assert.equal(core.canMakeRequest('fresh', 'm', keyId, limits), true);
-      assert.equal(core.providerDailyRequestCount('fresh', keyId), 0);
-    }
-    assert.equal(core.getNextCooldownDuration('q', 'm', 7), 600_000);
-  });
-
-  test('the host may close under it at any time', (t) => {
-    const host = new Host(t);
-    host.core.recordRequest('p', 'm', 1);
-    host.close();
-    host.core.recordRequest('p', 'm', 1);
-    assert.equal(host.core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 1);
-    host.core.close();
   });
 });
