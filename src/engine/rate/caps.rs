@@ -257,12 +257,11 @@ impl RateEngine {
             Axis::AccountRpd
         };
         let sight = self.look();
-        self.leases.expire(now);
         let gate = self.request_cap_gate(&sight, axis, cap, account, now, published);
         self.judge(gate)
     }
 
-    /// The gate of a request cap; `None` without one. Leases have been expired.
+    /// The gate of a request cap; `None` without one: leases are then not even looked at.
     pub(super) fn request_cap_gate(
         &mut self,
         sight: &Sight,
@@ -286,7 +285,7 @@ impl RateEngine {
             self.account_window(span, now),
             now,
         );
-        let in_flight = f64::from(self.leases.of_account(account).requests);
+        let in_flight = f64::from(self.in_flight_of_account(account, now).requests);
         Some(Gate {
             axis,
             limit,
@@ -308,12 +307,11 @@ impl RateEngine {
             return true;
         };
         let sight = self.look();
-        self.leases.expire(now);
         let gate = self.token_cap_gate(&sight, &route, wanted, now, published);
         self.judge(gate)
     }
 
-    /// The gate of the token cap; `None` without one. Leases have been expired.
+    /// The gate of the token cap; `None` without one: leases are then not even looked at.
     pub(super) fn token_cap_gate(
         &mut self,
         sight: &Sight,
@@ -327,7 +325,7 @@ impl RateEngine {
         let limit = self.cap_of(sight, AccountCap::DailyTokens, account, published)?;
         let published = published.unwrap_or(0.0);
         let used = self.billed_today(sight, account, now, published);
-        let in_flight = self.leases.of_account(route.account).tokens;
+        let in_flight = self.in_flight_of_account(route.account, now).tokens;
         let wanted = self.tokens(wanted);
         let in_flight = self.bill_model(&owner.platform, &route.model, in_flight, published);
         let wanted = self.bill_model(&owner.platform, &route.model, wanted, published);

@@ -338,11 +338,13 @@ impl Conn {
         let shared_wal =
             says("PRAGMA main.journal_mode", "wal") && says("PRAGMA main.locking_mode", "normal");
         let journal = self.pager()?.journal;
-        Some(if shared_wal && self.wal_header().is_some() {
-            Others::Wal { journal }
-        } else {
-            Others::Pragma
-        })
+        Some(
+            if shared_wal && self.wal_header(self.pager()?.file).is_some() {
+                Others::Wal { journal }
+            } else {
+                Others::Pragma
+            },
+        )
     }
 
     fn take_stamp(&self, others: Others) -> Option<Stamp> {
@@ -352,7 +354,7 @@ impl Conn {
         let temp = self.data_version(c"temp").unwrap_or(0);
         let others = match others {
             Others::Nobody => [0; WAL_WORDS],
-            Others::Wal { journal } if journal == pager.journal => self.wal_header()?,
+            Others::Wal { journal } if journal == pager.journal => self.wal_header(pager.file)?,
             // The WAL was left: differs from every header.
             Others::Wal { .. } => [u64::MAX; WAL_WORDS],
             Others::Pragma => {
@@ -411,11 +413,10 @@ impl Conn {
 
     /// The WAL-index header. Only to be asked while the pager has a WAL open in normal locking mode: SQLite then has its
     /// shared memory mapped, and asking for the first region maps nothing new and creates no file.
-    fn wal_header(&self) -> Option<[u64; WAL_WORDS]> {
+    fn wal_header(&self, file: usize) -> Option<[u64; WAL_WORDS]> {
         const REGION_SIZE: c_int = 32_768;
         const FIRST_WITH_SHARED_MEMORY: c_int = 2;
-        let file = self.file_control::<usize>(c"main", ffi::SQLITE_FCNTL_FILE_POINTER)?
-            as *mut ffi::sqlite3_file;
+        let file = file as *mut ffi::sqlite3_file;
         if file.is_null() {
             return None;
         }
