@@ -10,6 +10,7 @@ import type * as providerQuota from './types/provider-quota.js';
 import type * as share from './types/quota-share.js';
 import type * as scheduling from './types/quota-share-sched.js';
 import type * as rateLimit from './types/ratelimit.js';
+import type * as redis from './types/redis.js';
 
 export * from './types/admission.js';
 export * from './types/constants.js';
@@ -19,13 +20,15 @@ export * from './types/provider-quota.js';
 export * from './types/quota-share.js';
 export * from './types/quota-share-sched.js';
 export * from './types/ratelimit.js';
+export * from './types/redis.js';
 
 type Functions = typeof admission &
   typeof rateLimit &
   typeof probe &
   typeof providerQuota &
   typeof share &
-  typeof scheduling;
+  typeof scheduling &
+  typeof redis;
 
 /** An instance: every function as a bound property, and what belongs to the instance itself. */
 export interface QuotaCore extends Functions {

@@ -8,6 +8,7 @@ const createProviderQuota = require('./provider-quota.js');
 const { createAdmission } = require('./admission.js');
 const { createProbe } = require('./probe.js');
 const { createRateLimit } = require('./ratelimit.js');
+const { createRedisClients } = require('./redis/client.js');
 const { createShare } = require('./share/index.js');
 
 function createQuotaCore(options = {}) {
@@ -18,7 +19,7 @@ function createQuotaCore(options = {}) {
     ...createAdmission(ctx, rateLimit),
     ...createProbe(ctx, rateLimit),
     ...createProviderQuota(ctx),
-    ...createShare(ctx),
+    ...createShare(ctx, createRedisClients(ctx)),
     on: ctx.on,
     attach: (database) => ctx.attach(database),
     detach: () => ctx.detach(),

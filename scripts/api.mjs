@@ -105,6 +105,7 @@ const SECTIONS = [
   ['types/provider-quota.d.ts', 'Provider quota'],
   ['types/quota-share.d.ts', 'Quota sharing'],
   ['types/quota-share-sched.d.ts', 'Quota sharing: scheduling, signals, names'],
+  ['types/redis.d.ts', 'Many replicas'],
   ['types/constants.d.ts', 'Constants'],
 ];
 

@@ -2,6 +2,7 @@
 
 import type { Probe } from './probe.js';
 import type { QuotaShareOptions } from './quota-share.js';
+import type { ReplicaOptions } from './redis.js';
 
 /** An error of this package. `code` is one of those in docs/errors.md. */
 export declare class QuotaCoreError extends Error {
@@ -25,7 +26,7 @@ export interface QuotaLogger {
 }
 
 /** Options of `createQuotaCore` and `configure`; docs/options.md has them as a table. */
-export interface QuotaCoreOptions extends QuotaShareOptions {
+export interface QuotaCoreOptions extends QuotaShareOptions, ReplicaOptions {
   /**
    * The database: a connection of the host, a function that returns it (asked at each call; it may throw or return
    * nothing while there is none), or the path of a file of our own. Never the path of a file that another library of this

@@ -156,10 +156,9 @@ function setting(settings, name) {
  * Which store counts.
  * @param {object} ctx see lib/context.js
  * @param {() => object} getSqliteQuotaStore
- * @param {Record<string, (url: string) => Promise<object>>} drivers stores beside SQLite, by driver name; each rejects when
- *   its server cannot be reached
+ * @param {(url: string) => Promise<object>} openRedis rejects when the server cannot be reached
  */
-function createStoreFactory(ctx, getSqliteQuotaStore, drivers) {
+function createStoreFactory(ctx, getSqliteQuotaStore, openRedis) {
   let store = null;
   let opening = null;
 
@@ -181,17 +180,13 @@ function createStoreFactory(ctx, getSqliteQuotaStore, drivers) {
       warn(`there is no quota store driver "${driver}"`);
       return getSqliteQuotaStore();
     }
-    const url = setting(settings, 'redisUrl') || env.QUOTA_STORE_REDIS_URL;
+    const url = setting(settings, 'redisUrl') || env.QUOTA_STORE_REDIS_URL || ctx.options.redis?.url;
     if (!url) {
       warn('the redis driver has no URL');
       return getSqliteQuotaStore();
     }
-    if (!drivers.redis) {
-      warn('there is no redis driver');
-      return getSqliteQuotaStore();
-    }
     try {
-      return await drivers.redis(url);
+      return await openRedis(url);
     } catch {
       // The reason may quote the URL, and with it the password.
       warn('the redis server cannot be reached');
@@ -238,4 +233,4 @@ function createStoreFactory(ctx, getSqliteQuotaStore, drivers) {
   return { storeAtOnce, functions: { getQuotaStore, getQuotaStoreSync, resetQuotaStoreSingleton } };
 }
 
-module.exports = { createStores, createStoreFactory };
+module.exports = { createStores, createStoreFactory, emptySnapshot, toSnapshot };

@@ -4,6 +4,8 @@ mod error;
 mod link;
 mod provider_quota;
 mod rate;
+#[cfg(feature = "redis")]
+mod redis;
 mod sched;
 mod share;
 mod share_access;

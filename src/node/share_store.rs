@@ -6,7 +6,7 @@ use super::error::Result;
 use super::share::{ShareDimension, ShareEngine, dimensions};
 use crate::core::share::plan::PlanDimension;
 use crate::core::share::sliding::window_ms;
-use crate::engine::share::UsageView;
+use crate::engine::share::{Snapshot, UsageView};
 
 /// Usage of a pool, flat: values of dimension `d` and key `k` are at `d * keys.length + k`.
 #[napi(object)]
@@ -92,24 +92,61 @@ impl ShareEngine {
         now: f64,
     ) -> Result<Option<ShareSnapshot>> {
         let conn = self.conn()?;
-        let asked: Vec<PlanDimension> = asked
-            .into_iter()
-            .map(|dimension| PlanDimension {
-                unit: dimension.unit,
-                window: dimension.window,
-                limit: dimension.limit,
-            })
-            .collect();
-        let view = if enforced_view {
-            UsageView::Enforced
-        } else {
-            UsageView::Recorded
-        };
-        let Some(snapshot) = self.engine.snapshot(&conn, &pool_id, &asked, view, now)? else {
-            return Ok(None);
-        };
+        let (asked, view) = (plan_dimensions(asked), usage_view(enforced_view));
+        let snapshot = self.engine.snapshot(&conn, &pool_id, &asked, view, now)?;
+        Ok(snapshot.map(ShareSnapshot::from))
+    }
+
+    /// Usage of a pool by counters kept elsewhere: buckets of every key, dimension after dimension.
+    #[cfg(feature = "redis")]
+    #[napi(catch_unwind)]
+    pub fn snapshot_of_counters(
+        &self,
+        pool_id: String,
+        asked: Vec<ShareDimension>,
+        enforced_view: bool,
+        now: f64,
+        keys: Vec<String>,
+        pairs: &[f64],
+    ) -> Result<Option<ShareSnapshot>> {
+        let conn = self.conn()?;
+        let (asked, view) = (plan_dimensions(asked), usage_view(enforced_view));
+        let counters = super::redis::pairs(pairs);
+        let snapshot = self.engine.snapshot_of_counters(
+            &conn,
+            &pool_id,
+            &asked,
+            view,
+            now,
+            (&keys, &counters),
+        )?;
+        Ok(snapshot.map(ShareSnapshot::from))
+    }
+}
+
+fn plan_dimensions(asked: Vec<ShareDimension>) -> Vec<PlanDimension> {
+    asked
+        .into_iter()
+        .map(|dimension| PlanDimension {
+            unit: dimension.unit,
+            window: dimension.window,
+            limit: dimension.limit,
+        })
+        .collect()
+}
+
+fn usage_view(enforced: bool) -> UsageView {
+    if enforced {
+        UsageView::Enforced
+    } else {
+        UsageView::Recorded
+    }
+}
+
+impl From<Snapshot> for ShareSnapshot {
+    fn from(snapshot: Snapshot) -> Self {
         let shown = &snapshot.dimensions;
-        Ok(Some(ShareSnapshot {
+        Self {
             indexes: shown
                 .iter()
                 .map(|dimension| u32::try_from(dimension.index).unwrap_or(u32::MAX))
@@ -136,6 +173,6 @@ impl ShareEngine {
                 .burn_rate
                 .and_then(|rate| rate.time_to_exhaustion_ms),
             keys: snapshot.keys,
-        }))
+        }
     }
 }

@@ -5,3 +5,6 @@
     reason = "SQLite is C: every call into it stays below this module"
 )]
 pub mod sqlite;
+
+#[cfg(feature = "redis")]
+pub mod redis;

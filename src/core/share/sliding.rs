@@ -1,6 +1,8 @@
 //! The sliding counter: two fixed buckets, the older one fading out linearly. Owns the arithmetic and nothing else; the
 //! order of operations is the order of the recorded runs, so that results are equal to the last bit.
 
+use super::sum::CompensatedSum;
+
 /// Window lengths in ms by name; the only five there are.
 pub const WINDOWS: [(&str, f64); 5] = [
     ("hourly", 3_600_000.0),
@@ -30,6 +32,16 @@ pub fn bucket_index(now: f64, window: f64) -> f64 {
 pub struct Pair {
     pub curr: f64,
     pub prev: f64,
+}
+
+/// The two buckets of several counters together.
+#[must_use]
+pub fn total(pairs: &[Pair]) -> Pair {
+    let sum = |bucket: fn(&Pair) -> f64| pairs.iter().map(bucket).collect::<CompensatedSum>();
+    Pair {
+        curr: sum(|pair| pair.curr).total(),
+        prev: sum(|pair| pair.prev).total(),
+    }
 }
 
 /// Value of the counter at `now`: what is left of the previous bucket plus the current one.

@@ -1,11 +1,12 @@
 //! Who used how much of a pool. Owns the grouping of counters by key: one query per limit, never one per key.
 
+use rustc_hash::FxHashMap;
+
 use super::ShareEngine;
-use super::memory::View;
 use crate::core::share::burn_rate::{self, BurnRate};
 use crate::core::share::fair_share::share_of;
 use crate::core::share::plan::PlanDimension;
-use crate::core::share::sliding::{bucket_index, value, window_ms};
+use crate::core::share::sliding::{Pair, bucket_index, total, value, window_ms};
 use crate::core::share::{dimension_key, equal_weight};
 use crate::store::sqlite::share_pools::Pool;
 use crate::store::sqlite::{Conn, SqlError, SqlErrorKind, share_pools};
@@ -49,8 +50,45 @@ impl ShareEngine {
         now: f64,
     ) -> Result<Option<Snapshot>, SqlError> {
         self.view(conn, |view| {
-            snapshot_in(view, pool_id, dimensions, usage, now)
+            let Some(pool) = view.pool(pool_id)? else {
+                return Ok(None);
+            };
+            let counters = |_, dimension: &PlanDimension, bucket| {
+                let counter = dimension_key(pool_id, &dimension.unit, &dimension.window).into();
+                let keys = pool.allocations.iter().map(|row| row.api_key_id.as_str());
+                view.pairs(&counter, bucket, keys)
+            };
+            snapshot_of(&pool, dimensions, usage, now, counters).map(Some)
         })
+    }
+
+    /// The same of counters that are kept elsewhere: `pairs` holds the two buckets of each of `keys`, dimension after
+    /// dimension. Keys that left the pool are among them, or not seen.
+    pub fn snapshot_of_counters(
+        &self,
+        conn: &Conn,
+        pool_id: &str,
+        dimensions: &[PlanDimension],
+        usage: UsageView,
+        now: f64,
+        (keys, pairs): (&[String], &[Pair]),
+    ) -> Result<Option<Snapshot>, SqlError> {
+        let Some(pool) = share_pools::get(conn, pool_id)? else {
+            return Ok(None);
+        };
+        let counters = |index, _: &PlanDimension, _| {
+            let start: usize = index * keys.len();
+            let used = pairs.get(start..start + keys.len()).unwrap_or_default();
+            let of_key: FxHashMap<&str, Pair> = keys
+                .iter()
+                .map(String::as_str)
+                .zip(used.iter().copied())
+                .collect();
+            let rows = pool.allocations.iter();
+            let each = rows.map(|row| of_key.get(&*row.api_key_id).copied().unwrap_or_default());
+            Ok((each.collect(), total(used)))
+        };
+        snapshot_of(&pool, dimensions, usage, now, counters).map(Some)
     }
 
     /// The limits of a pool by the plan of its main connection; none for an unknown pool or provider.
@@ -76,17 +114,15 @@ impl ShareEngine {
     }
 }
 
-fn snapshot_in(
-    view: &mut View<'_>,
-    pool_id: &str,
+/// `counters` gives the buckets of every allocated key, and their sums over all keys, of the dimension with that index.
+fn snapshot_of(
+    pool: &Pool,
     dimensions: &[PlanDimension],
     usage: UsageView,
     now: f64,
-) -> Result<Option<Snapshot>, SqlError> {
-    let Some(pool) = view.pool(pool_id)? else {
-        return Ok(None);
-    };
-    let (weights, factor) = shares(&pool, usage);
+    mut counters: impl FnMut(usize, &PlanDimension, f64) -> Result<(Vec<Pair>, Pair), SqlError>,
+) -> Result<Snapshot, SqlError> {
+    let (weights, factor) = shares(pool, usage);
     let mut snapshot = Snapshot {
         keys: Vec::new(),
         dimensions: Vec::new(),
@@ -98,9 +134,7 @@ fn snapshot_in(
         if window.is_nan() {
             continue;
         }
-        let counter = dimension_key(pool_id, &dimension.unit, &dimension.window).into();
-        let keys = pool.allocations.iter().map(|row| row.api_key_id.as_str());
-        let (pairs, totals) = view.pairs(&counter, bucket_index(now, window), keys)?;
+        let (pairs, totals) = counters(index, dimension, bucket_index(now, window))?;
         let consumed: Vec<f64> = pairs
             .into_iter()
             .map(|pair| value(pair, now, window))
@@ -135,7 +169,7 @@ fn snapshot_in(
         .iter()
         .map(|row| row.api_key_id.clone())
         .collect();
-    Ok(Some(snapshot))
+    Ok(snapshot)
 }
 
 /// Weight per key, and by how much the plan's limit is multiplied.

@@ -1,0 +1,316 @@
+//! Redis for JavaScript: one client, counters of quota sharing. Checks, converts, calls.
+//!
+//! Calls run on the addon's own threads and settle a promise. A failure of the store is an answer with a code, because an
+//! error that crosses from another thread loses its own.
+
+use std::time::Duration;
+
+use napi::bindgen_prelude::Float64Array;
+use napi_derive::napi;
+
+use super::error::{Code, Result, fail};
+use crate::core::share::sliding::{Pair, total, value, window_ms};
+use crate::store::redis::admission::{Admission, Candidate, Operation, RouteName};
+use crate::store::redis::quota::{Counter, Counters};
+use crate::store::redis::{Client, Sentinel, StoreError, TargetOptions, Tls};
+
+/// Where the server is.
+#[napi(object)]
+pub struct RedisTarget {
+    pub url: String,
+    pub cluster: bool,
+    pub nodes: Vec<String>,
+    pub sentinel_master: Option<String>,
+    pub sentinel_nodes: Vec<String>,
+    pub ca: Option<String>,
+    pub cert: Option<String>,
+    pub key: Option<String>,
+    pub timeout_ms: f64,
+}
+
+/// What a call gave: numbers, or a code and a message.
+#[napi(object)]
+pub struct StoreAnswer {
+    pub code: Option<String>,
+    pub message: Option<String>,
+    pub numbers: Float64Array,
+}
+
+impl From<std::result::Result<Vec<f64>, StoreError>> for StoreAnswer {
+    fn from(outcome: std::result::Result<Vec<f64>, StoreError>) -> Self {
+        match outcome {
+            Ok(numbers) => Self {
+                code: None,
+                message: None,
+                numbers: numbers.into(),
+            },
+            Err(error) => Self {
+                code: Some(code_of(&error).as_ref().to_owned()),
+                message: Some(error.to_string()),
+                numbers: Vec::new().into(),
+            },
+        }
+    }
+}
+
+fn code_of(error: &StoreError) -> Code {
+    match error {
+        StoreError::Options(_) => Code::InvalidArgument,
+        StoreError::Unavailable(_) => Code::StoreUnavailable,
+        StoreError::TimedOut(_) => Code::StoreTimeout,
+        StoreError::Refused(_) | StoreError::UnknownScript => Code::StoreRefused,
+    }
+}
+
+/// A client of one server, and the key prefix it works under.
+#[napi]
+pub struct RedisClient {
+    client: Client,
+    counters: Counters,
+    admission: Admission,
+}
+
+#[napi]
+impl RedisClient {
+    /// Nothing is connected yet.
+    #[napi(constructor, catch_unwind)]
+    pub fn new(target: RedisTarget, key_prefix: String) -> Result<Self> {
+        if !(target.timeout_ms >= 1.0 && target.timeout_ms <= 3_600_000.0) {
+            return fail(
+                Code::InvalidArgument,
+                "options.redis.timeoutMs must be from 1 to 3600000",
+            );
+        }
+        let options = TargetOptions {
+            url: target.url,
+            sentinel: target.sentinel_master.map(|master| Sentinel {
+                master,
+                nodes: target.sentinel_nodes,
+            }),
+            cluster: target.cluster,
+            nodes: target.nodes,
+            tls: (target.ca.is_some() || target.cert.is_some()).then_some(Tls {
+                ca: target.ca,
+                cert: target.cert,
+                key: target.key,
+            }),
+        };
+        match Client::new(&options, Duration::from_millis(target.timeout_ms as u64)) {
+            Ok(client) => Ok(Self {
+                counters: Counters::new(client.clone(), key_prefix.clone()),
+                admission: Admission::new(client.clone(), key_prefix),
+                client,
+            }),
+            Err(error) => fail(code_of(&error), error.to_string()),
+        }
+    }
+
+    /// Lets go of the connection; calls under way still end, a later one connects again.
+    #[napi(catch_unwind)]
+    pub fn disconnect(&self) {
+        self.client.disconnect();
+    }
+
+    /// Whether the last that was heard of the server is that it is away.
+    #[napi(getter, catch_unwind)]
+    pub fn away(&self) -> bool {
+        self.client.is_away()
+    }
+
+    /// Whether the server answers.
+    #[napi]
+    pub async fn ping(&self) -> StoreAnswer {
+        self.client.ping().await.map(|()| Vec::new()).into()
+    }
+
+    /// Adds to a counter; its new value.
+    #[napi]
+    pub async fn quota_consume(
+        &self,
+        api_key: String,
+        dimension: String,
+        window: String,
+        cost: f64,
+        now: f64,
+    ) -> StoreAnswer {
+        let counter = Counter {
+            api_key: &api_key,
+            dimension: &dimension,
+            window: &window,
+        };
+        let value = self.counters.consume(counter, cost, now).await;
+        value.map(|value| vec![value]).into()
+    }
+
+    /// The values of many counters, flat: current and previous bucket of each. `names` holds key, dimension, window of each.
+    #[napi]
+    pub async fn quota_pairs(&self, names: Vec<String>, now: f64) -> StoreAnswer {
+        let counters: Vec<Counter<'_>> = names
+            .chunks_exact(3)
+            .map(|names| Counter {
+                api_key: &names[0],
+                dimension: &names[1],
+                window: &names[2],
+            })
+            .collect();
+        let pairs = self.counters.pairs(&counters, now).await;
+        pairs
+            .map(|pairs| {
+                pairs
+                    .iter()
+                    .flat_map(|pair| [pair.curr, pair.prev])
+                    .collect()
+            })
+            .into()
+    }
+
+    /// Operations of shared admission, in order, as one step. Flat, as lib/redis/pipe.js writes them; the answer
+    /// is how many numbers each operation gave, and these.
+    #[napi]
+    pub async fn admission(
+        &self,
+        names: Vec<String>,
+        numbers: Float64Array,
+        sliding_day: bool,
+        within_ms: f64,
+    ) -> StoreAnswer {
+        // A time that makes no sense is the whole of it.
+        let within = Duration::try_from_secs_f64(within_ms / 1000.0).unwrap_or(Duration::MAX);
+        match operations(names, &numbers) {
+            Some(operations) => self.admission.run(&operations, sliding_day, within).await,
+            None => Err(StoreError::Options(
+                "operations of shared admission are cut off",
+            )),
+        }
+        .into()
+    }
+
+    /// Says that this replica is at work; how many are.
+    #[napi]
+    pub async fn replicas(&self, name: String) -> StoreAnswer {
+        let count = self.admission.replicas(&name).await;
+        count.map(|count| vec![count]).into()
+    }
+
+    /// Forgets a counter.
+    #[napi]
+    pub async fn quota_clear(
+        &self,
+        api_key: String,
+        dimension: String,
+        window: String,
+        now: f64,
+    ) -> StoreAnswer {
+        let counter = Counter {
+            api_key: &api_key,
+            dimension: &dimension,
+            window: &window,
+        };
+        let cleared = self.counters.clear(counter, now).await;
+        cleared.map(|()| Vec::new()).into()
+    }
+}
+
+/// The value of a counter from its buckets.
+#[napi(catch_unwind)]
+pub fn sliding_value(curr: f64, prev: f64, window: String, now: f64) -> f64 {
+    value(Pair { curr, prev }, now, window_ms(&window))
+}
+
+/// Whether a window has a length.
+#[napi(catch_unwind)]
+pub fn is_window(window: String) -> bool {
+    !window_ms(&window).is_nan()
+}
+
+/// The value of a counter over many keys: their buckets summed, then aged once.
+#[napi(catch_unwind)]
+pub fn sliding_total(flat: &[f64], window: String, now: f64) -> f64 {
+    value(total(&pairs(flat)), now, window_ms(&window))
+}
+
+/// Buckets as they cross the boundary: current and previous of each counter.
+pub(super) fn pairs(flat: &[f64]) -> Vec<Pair> {
+    flat.chunks_exact(2)
+        .map(|both| Pair {
+            curr: both[0],
+            prev: both[1],
+        })
+        .collect()
+}
+
+/// Operation codes, in step with lib/redis/pipe.js.
+const ADMIT: f64 = 0.0;
+const SETTLE: f64 = 1.0;
+const CANCEL: f64 = 2.0;
+const BENCH: f64 = 3.0;
+
+/// Reads operations; nothing when there is too little of them.
+fn operations(names: Vec<String>, numbers: &[f64]) -> Option<Vec<Operation>> {
+    let mut numbers = numbers.iter().copied();
+    let mut names = names.into_iter();
+    let mut operations = Vec::new();
+    while let Some(code) = numbers.next() {
+        operations.push(if code == ADMIT {
+            let (lease, lasts) = (names.next()?, numbers.next()?);
+            let count = numbers.next()?;
+            let mut candidates = Vec::new();
+            while (candidates.len() as f64) < count {
+                candidates.push(Candidate {
+                    route: route(&mut names, &mut numbers)?,
+                    tokens: numbers.next()?,
+                    rpm: numbers.next()?,
+                    rpd: numbers.next()?,
+                    tpm: numbers.next()?,
+                    tpd: numbers.next()?,
+                    account_rpm: numbers.next()?,
+                    account_rpd: numbers.next()?,
+                    account_tpd: numbers.next()?,
+                    multiplier: numbers.next()?,
+                    concurrency: numbers.next()?,
+                });
+            }
+            Operation::Admit {
+                lease,
+                lasts,
+                candidates,
+            }
+        } else if code == SETTLE {
+            Operation::Settle {
+                lease: names.next()?,
+                route: route(&mut names, &mut numbers)?,
+                tokens: numbers.next()?,
+                requests: numbers.next()?,
+                multiplier: numbers.next()?,
+                otherwise: numbers.next()?,
+            }
+        } else if code == CANCEL {
+            Operation::Cancel {
+                lease: names.next()?,
+                route: route(&mut names, &mut numbers)?,
+            }
+        } else if code == BENCH {
+            Operation::Bench {
+                route: route(&mut names, &mut numbers)?,
+                duration: numbers.next()?,
+                source: numbers.next()? as u8,
+            }
+        } else {
+            Operation::LiftAll {
+                key: numbers.next()?,
+            }
+        });
+    }
+    Some(operations)
+}
+
+fn route(
+    names: &mut impl Iterator<Item = String>,
+    numbers: &mut impl Iterator<Item = f64>,
+) -> Option<RouteName> {
+    Some(RouteName {
+        platform: names.next()?,
+        model: names.next()?,
+        key: numbers.next()?,
+    })
+}

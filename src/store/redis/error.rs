@@ -1,0 +1,105 @@
+//! What can go wrong between here and the server. Owns the wording: no message holds a URL, a user name or a password.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+/// Named by what the caller can do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The options make no sense. Fix the call.
+    #[error("{0}")]
+    Options(&'static str),
+    /// Nobody answers: the server is away, the connection broke, it is starting or changing roles. Try again later.
+    #[error("the Redis server cannot be reached ({0})")]
+    Unavailable(String),
+    /// No answer within the bound. What was asked may have happened.
+    #[error("the Redis server did not answer within {0} ms")]
+    TimedOut(u64),
+    /// The server answered, and does not do what was asked: credentials, permissions, memory, a script that fails.
+    #[error("the Redis server refused ({0})")]
+    Refused(String),
+    /// The server does not know a script by its digest, and has not run it.
+    #[error("the Redis server does not know a script")]
+    UnknownScript,
+}
+
+/// What an error of the client means for the connection it came over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aftermath {
+    /// The connection is as good as before.
+    Keep,
+    /// Another connection is needed.
+    Reconnect,
+    /// A node of a cluster did not run the command and said who might: ask again.
+    AskAgain,
+}
+
+/// Sorts an error of the client.
+pub fn sort(error: &RedisError) -> (StoreError, Aftermath) {
+    let (unavailable, refused) = (
+        |text: &str| StoreError::Unavailable(text.to_owned()),
+        |text: &str| StoreError::Refused(text.to_owned()),
+    );
+    match error.kind() {
+        ErrorKind::Server(kind) => match kind {
+            ServerErrorKind::Moved
+            | ServerErrorKind::Ask
+            | ServerErrorKind::TryAgain
+            | ServerErrorKind::ClusterDown => {
+                (unavailable("the cluster is changing"), Aftermath::AskAgain)
+            }
+            ServerErrorKind::BusyLoading => {
+                (unavailable("it is loading its data"), Aftermath::Reconnect)
+            }
+            ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown => {
+                (unavailable("it is a replica now"), Aftermath::Reconnect)
+            }
+            ServerErrorKind::NoPerm => (
+                refused("the user may not run these commands"),
+                Aftermath::Keep,
+            ),
+            ServerErrorKind::NoScript => (StoreError::UnknownScript, Aftermath::Keep),
+            ServerErrorKind::CrossSlot => (
+                refused("keys of one call are in several slots: use a keyPrefix with a {hash tag}"),
+                Aftermath::Keep,
+            ),
+            _ => (StoreError::Refused(reply(error)), Aftermath::Keep),
+        },
+        ErrorKind::Extension => match error.code() {
+            Some("NOAUTH" | "WRONGPASS") => (refused("wrong credentials"), Aftermath::Reconnect),
+            _ => (StoreError::Refused(reply(error)), Aftermath::Keep),
+        },
+        ErrorKind::AuthenticationFailed => (refused("wrong credentials"), Aftermath::Reconnect),
+        ErrorKind::UnexpectedReturnType | ErrorKind::Client => {
+            (refused("it does not answer as Redis does"), Aftermath::Keep)
+        }
+        ErrorKind::InvalidClientConfig => (
+            unavailable("the connection cannot be made"),
+            Aftermath::Reconnect,
+        ),
+        ErrorKind::MasterNameNotFoundBySentinel | ErrorKind::NoValidReplicasFoundBySentinel => (
+            unavailable("the sentinels know no master of this name"),
+            Aftermath::Reconnect,
+        ),
+        _ if error.is_connection_refusal() => {
+            (unavailable("connection refused"), Aftermath::Reconnect)
+        }
+        _ if error.is_connection_dropped() => {
+            (unavailable("the connection broke"), Aftermath::Reconnect)
+        }
+        _ => (unavailable("the connection failed"), Aftermath::Reconnect),
+    }
+}
+
+/// The server's own words, shortened. Replies quote commands, and credentials travel in `AUTH` and `HELLO` only, whose
+/// failures never come here.
+fn reply(error: &RedisError) -> String {
+    const LONGEST: usize = 120;
+    let code = error.code().unwrap_or("ERR");
+    let detail: String = error
+        .detail()
+        .unwrap_or_default()
+        .chars()
+        .take(LONGEST)
+        .collect();
+    format!("{code} {detail}").trim_end().to_owned()
+}
