@@ -1,11 +1,14 @@
 //! Redis for JavaScript: one client, counters of quota sharing. Checks, converts, calls.
 //!
-//! Calls run on the addon's own threads and settle a promise. A failure of the store is an answer with a code, because an
-//! error that crosses from another thread loses its own.
+//! Calls run on the addon's own threads and settle a promise. Nothing that JavaScript owns goes there: a worker that is
+//! terminated frees its objects while calls are under way. A failure of the store is an answer with a code, because an error
+//! that crosses from another thread loses its own.
 
+use std::future::Future;
 use std::time::Duration;
 
-use napi::bindgen_prelude::Float64Array;
+use napi::Env;
+use napi::bindgen_prelude::{Float64Array, PromiseRaw};
 use napi_derive::napi;
 
 use super::error::{Code, Result, fail};
@@ -36,8 +39,11 @@ pub struct StoreAnswer {
     pub numbers: Float64Array,
 }
 
-impl From<std::result::Result<Vec<f64>, StoreError>> for StoreAnswer {
-    fn from(outcome: std::result::Result<Vec<f64>, StoreError>) -> Self {
+/// What a call gives.
+type Outcome = std::result::Result<Vec<f64>, StoreError>;
+
+impl From<Outcome> for StoreAnswer {
+    fn from(outcome: Outcome) -> Self {
         match outcome {
             Ok(numbers) => Self {
                 code: None,
@@ -51,6 +57,16 @@ impl From<std::result::Result<Vec<f64>, StoreError>> for StoreAnswer {
             },
         }
     }
+}
+
+/// Runs a call on the addon's threads.
+fn promise(
+    env: &Env,
+    work: impl Future<Output = Outcome> + Send + 'static,
+) -> napi::Result<PromiseRaw<'_, StoreAnswer>> {
+    env.spawn_future_with_callback(async move { Ok(work.await) }, |_, outcome| {
+        Ok(StoreAnswer::from(outcome))
+    })
 }
 
 fn code_of(error: &StoreError) -> Code {
@@ -118,96 +134,118 @@ impl RedisClient {
     }
 
     /// Whether the server answers.
-    #[napi]
-    pub async fn ping(&self) -> StoreAnswer {
-        self.client.ping().await.map(|()| Vec::new()).into()
+    #[napi(catch_unwind)]
+    pub fn ping<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, StoreAnswer>> {
+        let client = self.client.clone();
+        promise(env, async move { client.ping().await.map(|()| Vec::new()) })
     }
 
     /// Adds to a counter; its new value.
-    #[napi]
-    pub async fn quota_consume(
+    #[napi(catch_unwind)]
+    pub fn quota_consume<'env>(
         &self,
+        env: &'env Env,
         api_key: String,
         dimension: String,
         window: String,
         cost: f64,
         now: f64,
-    ) -> StoreAnswer {
-        let counter = Counter {
-            api_key: &api_key,
-            dimension: &dimension,
-            window: &window,
-        };
-        let value = self.counters.consume(counter, cost, now).await;
-        value.map(|value| vec![value]).into()
+    ) -> napi::Result<PromiseRaw<'env, StoreAnswer>> {
+        let counters = self.counters.clone();
+        promise(env, async move {
+            let counter = Counter {
+                api_key: &api_key,
+                dimension: &dimension,
+                window: &window,
+            };
+            let value = counters.consume(counter, cost, now).await;
+            value.map(|value| vec![value])
+        })
     }
 
     /// The values of many counters, flat: current and previous bucket of each. `names` holds key, dimension, window of each.
-    #[napi]
-    pub async fn quota_pairs(&self, names: Vec<String>, now: f64) -> StoreAnswer {
-        let counters: Vec<Counter<'_>> = names
-            .chunks_exact(3)
-            .map(|names| Counter {
-                api_key: &names[0],
-                dimension: &names[1],
-                window: &names[2],
-            })
-            .collect();
-        let pairs = self.counters.pairs(&counters, now).await;
-        pairs
-            .map(|pairs| {
-                pairs
-                    .iter()
-                    .flat_map(|pair| [pair.curr, pair.prev])
-                    .collect()
-            })
-            .into()
-    }
-
-    /// Operations of shared admission, in order, as one step. Flat, as lib/redis/pipe.js writes them; the answer
-    /// is how many numbers each operation gave, and these.
-    #[napi]
-    pub async fn admission(
+    #[napi(catch_unwind)]
+    pub fn quota_pairs<'env>(
         &self,
+        env: &'env Env,
         names: Vec<String>,
-        numbers: Float64Array,
-        sliding_day: bool,
-        within_ms: f64,
-    ) -> StoreAnswer {
-        // A time that makes no sense is the whole of it.
-        let within = Duration::try_from_secs_f64(within_ms / 1000.0).unwrap_or(Duration::MAX);
-        match operations(names, &numbers) {
-            Some(operations) => self.admission.run(&operations, sliding_day, within).await,
-            None => Err(StoreError::Options(
-                "operations of shared admission are cut off",
-            )),
-        }
-        .into()
-    }
-
-    /// Says that this replica is at work; how many are.
-    #[napi]
-    pub async fn replicas(&self, name: String) -> StoreAnswer {
-        let count = self.admission.replicas(&name).await;
-        count.map(|count| vec![count]).into()
+        now: f64,
+    ) -> napi::Result<PromiseRaw<'env, StoreAnswer>> {
+        let counters = self.counters.clone();
+        promise(env, async move {
+            let asked: Vec<Counter<'_>> = names
+                .chunks_exact(3)
+                .map(|names| Counter {
+                    api_key: &names[0],
+                    dimension: &names[1],
+                    window: &names[2],
+                })
+                .collect();
+            let pairs = counters.pairs(&asked, now).await?;
+            Ok(pairs
+                .iter()
+                .flat_map(|pair| [pair.curr, pair.prev])
+                .collect())
+        })
     }
 
     /// Forgets a counter.
-    #[napi]
-    pub async fn quota_clear(
+    #[napi(catch_unwind)]
+    pub fn quota_clear<'env>(
         &self,
+        env: &'env Env,
         api_key: String,
         dimension: String,
         window: String,
         now: f64,
-    ) -> StoreAnswer {
-        let counter = Counter {
-            api_key: &api_key,
-            dimension: &dimension,
-            window: &window,
-        };
-        let cleared = self.counters.clear(counter, now).await;
-        cleared.map(|()| Vec::new()).into()
+    ) -> napi::Result<PromiseRaw<'env, StoreAnswer>> {
+        let counters = self.counters.clone();
+        promise(env, async move {
+            let counter = Counter {
+                api_key: &api_key,
+                dimension: &dimension,
+                window: &window,
+            };
+            counters.clear(counter, now).await.map(|()| Vec::new())
+        })
+    }
+
+    /// Operations of shared admission, in order, as one step. Flat, as lib/redis/pipe.js writes them; the answer is how many
+    /// numbers each operation gave, and these.
+    #[napi(catch_unwind)]
+    pub fn admission<'env>(
+        &self,
+        env: &'env Env,
+        names: Vec<String>,
+        numbers: &[f64],
+        sliding_day: bool,
+        within_ms: f64,
+    ) -> napi::Result<PromiseRaw<'env, StoreAnswer>> {
+        let admission = self.admission.clone();
+        let operations = operations(names, numbers);
+        // A time that makes no sense is the whole of it.
+        let within = Duration::try_from_secs_f64(within_ms / 1000.0).unwrap_or(Duration::MAX);
+        promise(env, async move {
+            let Some(operations) = operations else {
+                return Err(StoreError::Options(
+                    "operations of shared admission are cut off",
+                ));
+            };
+            admission.run(&operations, sliding_day, within).await
+        })
+    }
+
+    /// Says that this replica is at work; how many are.
+    #[napi(catch_unwind)]
+    pub fn replicas<'env>(
+        &self,
+        env: &'env Env,
+        name: String,
+    ) -> napi::Result<PromiseRaw<'env, StoreAnswer>> {
+        let admission = self.admission.clone();
+        promise(env, async move {
+            admission.replicas(&name).await.map(|count| vec![count])
+        })
     }
 }
 
