@@ -337,14 +337,16 @@ impl Conn {
         // In exclusive mode the WAL index may be on the heap: asking for shared memory would create a stray file.
         let shared_wal =
             says("PRAGMA main.journal_mode", "wal") && says("PRAGMA main.locking_mode", "normal");
-        let journal = self.pager()?.journal;
-        Some(
-            if shared_wal && self.wal_header(self.pager()?.file).is_some() {
-                Others::Wal { journal }
-            } else {
-                Others::Pragma
-            },
-        )
+        let pager = self.pager()?;
+        // SAFETY: both modes were just asked for.
+        let readable = shared_wal && unsafe { wal_header(pager.file) }.is_some();
+        Some(if readable {
+            Others::Wal {
+                journal: pager.journal,
+            }
+        } else {
+            Others::Pragma
+        })
     }
 
     fn take_stamp(&self, others: Others) -> Option<Stamp> {
@@ -354,7 +356,10 @@ impl Conn {
         let temp = self.data_version(c"temp").unwrap_or(0);
         let others = match others {
             Others::Nobody => [0; WAL_WORDS],
-            Others::Wal { journal } if journal == pager.journal => self.wal_header(pager.file)?,
+            // SAFETY: the pager's journal is the WAL that was found when `others` was.
+            Others::Wal { journal } if journal == pager.journal => unsafe {
+                wal_header(pager.file)?
+            },
             // The WAL was left: differs from every header.
             Others::Wal { .. } => [u64::MAX; WAL_WORDS],
             Others::Pragma => {
@@ -410,35 +415,37 @@ impl Conn {
             journal,
         })
     }
+}
 
-    /// The WAL-index header. Only to be asked while the pager has a WAL open in normal locking mode: SQLite then has its
-    /// shared memory mapped, and asking for the first region maps nothing new and creates no file.
-    fn wal_header(&self, file: usize) -> Option<[u64; WAL_WORDS]> {
-        const REGION_SIZE: c_int = 32_768;
-        const FIRST_WITH_SHARED_MEMORY: c_int = 2;
-        let file = file as *mut ffi::sqlite3_file;
-        if file.is_null() {
+/// The WAL-index header.
+///
+/// # Safety
+/// `file` is the open file of a pager that has a WAL open in normal locking mode: SQLite then has its shared memory mapped,
+/// and asking for the first region maps nothing new and creates no file.
+unsafe fn wal_header(file: usize) -> Option<[u64; WAL_WORDS]> {
+    const REGION_SIZE: c_int = 32_768;
+    const FIRST_WITH_SHARED_MEMORY: c_int = 2;
+    let file = file as *mut ffi::sqlite3_file;
+    if file.is_null() {
+        return None;
+    }
+    // SAFETY: the file is open, and its methods live as long; `xShmMap` exists from version 2 on. The region is mapped
+    // for as long as the WAL is open, which is the caller's premise, and holds at least the header. It may be written
+    // by another process meanwhile: volatile reads, and a torn header merely differs.
+    unsafe {
+        let methods = (*file).pMethods;
+        if methods.is_null() || (*methods).iVersion < FIRST_WITH_SHARED_MEMORY {
             return None;
         }
-        // SAFETY: the file is open, and its methods live as long; `xShmMap` exists from version 2 on. The region is mapped
-        // for as long as the WAL is open, which is the caller's premise, and holds at least the header. It may be written
-        // by another process meanwhile: volatile reads, and a torn header merely differs.
-        unsafe {
-            let methods = (*file).pMethods;
-            if methods.is_null() || (*methods).iVersion < FIRST_WITH_SHARED_MEMORY {
-                return None;
-            }
-            let mut region: *mut c_void = std::ptr::null_mut();
-            if (*methods).xShmMap?(file, 0, REGION_SIZE, 0, &raw mut region) != ffi::SQLITE_OK
-                || region.is_null()
-            {
-                return None;
-            }
-            let words = region.cast::<u64>();
-            let header: [u64; WAL_WORDS] =
-                std::array::from_fn(|word| words.add(word).read_volatile());
-            (first_half(header[0]) == WAL_VERSION).then_some(header)
+        let mut region: *mut c_void = std::ptr::null_mut();
+        if (*methods).xShmMap?(file, 0, REGION_SIZE, 0, &raw mut region) != ffi::SQLITE_OK
+            || region.is_null()
+        {
+            return None;
         }
+        let words = region.cast::<u64>();
+        let header: [u64; WAL_WORDS] = std::array::from_fn(|word| words.add(word).read_volatile());
+        (first_half(header[0]) == WAL_VERSION).then_some(header)
     }
 }
 
