@@ -7,7 +7,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { ensure } from './ensure.mjs';
-import { cargo, root, run } from './proc.mjs';
+import { cargo, cargoEnv, root, run } from './proc.mjs';
 
 const args = process.argv.slice(2);
 const only = args.filter((arg) => arg === '--rust' || arg === '--node');
@@ -43,7 +43,9 @@ async function step(title, work) {
 if (!prebuilt) await ensure();
 if (only.length === 0 || only.includes('--rust')) {
   const filter = words.length > 0 ? ['--', ...words] : [];
-  await step('cargo test --no-default-features', () => cargo(['test', '--no-default-features', ...filter]));
+  // The fuzzing of texts runs whole here: a million cases take half a minute.
+  const env = { QUOTA_FUZZ_CASES: '1000000', ...cargoEnv() };
+  await step('cargo test --no-default-features', () => cargo(['test', '--no-default-features', ...filter], { env }));
   await step('cargo test', () => cargo(['test', ...filter]));
 }
 if (only.length === 0 || only.includes('--node')) {
