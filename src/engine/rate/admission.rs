@@ -440,7 +440,7 @@ impl RateEngine {
             _ => {
                 let sight = self.look();
                 let written = self.write(|conn: &Conn| {
-                    conn.transaction(|conn| {
+                    conn.write_transaction(|conn| {
                         rows.iter().try_for_each(|(kind, tokens)| {
                             usage::insert(conn, &name, *kind, *tokens, now)
                         })?;

@@ -274,7 +274,7 @@ impl RateEngine {
             return;
         }
         let Some(conn) = self.link.conn() else { return };
-        let written = conn.transaction(|conn| {
+        let written = conn.write_transaction(|conn| {
             let events = self.backlog.events();
             for (route, kind, event) in events.filter(|(_, _, event)| event.at > now - DAY) {
                 usage::insert(conn, &route, kind, event.tokens, event.at)?;

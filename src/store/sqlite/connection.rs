@@ -338,6 +338,24 @@ impl Conn {
         &self,
         work: impl FnOnce(&Self) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.unit("BEGIN IMMEDIATE", work)
+    }
+
+    /// The same for work whose first statement writes to `main` and so takes the lock itself. `BEGIN IMMEDIATE` also locks
+    /// the temp database, whose version then moves at the commit as if its tables had changed: what is remembered of
+    /// `main` would have to be read again.
+    pub fn write_transaction<T, E: From<SqlError>>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.unit("BEGIN", work)
+    }
+
+    fn unit<T, E: From<SqlError>>(
+        &self,
+        start: &'static str,
+        work: impl FnOnce(&Self) -> Result<T, E>,
+    ) -> Result<T, E> {
         let nested = self.is_open() && !self.autocommit();
         let (begin, commit, undo): (_, _, &[&'static str]) = if nested {
             (
@@ -346,7 +364,7 @@ impl Conn {
                 &["ROLLBACK TO quota_core", "RELEASE quota_core"],
             )
         } else {
-            ("BEGIN IMMEDIATE", "COMMIT", &["ROLLBACK"])
+            (start, "COMMIT", &["ROLLBACK"])
         };
         self.execute(begin, &[])?;
         let outcome = work(self).and_then(|value| {
