@@ -5,6 +5,7 @@
 const { binding } = require('./native.js');
 const { invalidArgument } = require('./errors.js');
 const { describe, requireNumber, requireObject } = require('./args.js');
+const { CAP } = require('./rate-inputs.js');
 
 /** Numbers per request; the order is that of the native layer. */
 const WIDTH = 11;
@@ -12,9 +13,9 @@ const MAX_REQUESTS = 65_535;
 const INDEX_RANGE = 65_536;
 const NO_OPTIONS = {};
 
-function createAdmission(ctx, { rate, shared }) {
+function createAdmission(ctx, { rate, inputs }) {
   const engine = rate.number;
-  const { routeOf, requireLimits, limitOf, tokensOf, instant, publishedCap, getKeyConcurrencyLimit, CAP } = shared;
+  const { routeOf, requireLimits, limitOf, tokensOf, instant, publishedCap, getKeyConcurrencyLimit } = inputs;
   /** The array between calls. It is taken out while it is filled: a getter of a request may call back. */
   let spare = null;
 

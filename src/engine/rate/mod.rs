@@ -8,6 +8,7 @@ mod admission;
 mod caps;
 mod cooldowns;
 mod memory;
+mod memory_cooldowns;
 mod metrics;
 mod probe;
 mod routes;
@@ -21,8 +22,8 @@ use serde_json::json;
 
 pub use self::admission::{Candidate, Refusal, Settled};
 pub use self::cooldowns::Failure;
-use self::cooldowns::MemoryCooldowns;
 use self::memory::MemoryUsage;
+use self::memory_cooldowns::MemoryCooldowns;
 use self::metrics::{Gauges, Metrics};
 pub use self::probe::RipeKey;
 pub use self::routes::{Account, Route, Routes};
