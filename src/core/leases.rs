@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::time::MINUTE;
 
@@ -175,10 +175,11 @@ impl LeaseBook {
         self.acquired
     }
 
-    /// Whether any lease stands on the route, or was dropped on it and may still be settled.
+    /// The routes that a lease stands on, or was dropped on and may still be settled.
     #[must_use]
-    pub fn uses_route(&self, route: u32) -> bool {
-        self.routes.contains_key(&route) || self.lost.values().any(|lease| lease.route == route)
+    pub fn routes(&self) -> FxHashSet<u32> {
+        let dropped = self.lost.values().map(|lease| lease.route);
+        self.routes.keys().copied().chain(dropped).collect()
     }
 
     /// Forgets every lease. Ids go on counting.

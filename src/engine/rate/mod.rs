@@ -139,8 +139,8 @@ impl RateEngine {
 
     /// Frees route handles that nothing stands on.
     pub fn sweep_routes(&mut self) {
-        let leases = &self.leases;
-        self.routes.sweep(|route| leases.uses_route(route));
+        let in_use = self.leases.routes();
+        self.routes.sweep(|route| in_use.contains(&route));
         if let Some(index) = &mut self.index {
             index.forget_handles();
         }
