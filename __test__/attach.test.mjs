@@ -320,3 +320,20 @@ test('an own file in memory', () => {
   assert.equal(core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 1);
   core.close();
 });
+
+test('a function may return the path of an own file', (t) => {
+  const file = join(tempFolder(t), 'own.db');
+  let database = null;
+  const core = quotaCore.createQuotaCore({ database: () => database });
+  core.recordRequest('p', 'm', 1);
+  database = file;
+  core.recordRequest('p', 'm', 1);
+  core.recordRequest('p', 'm', 1);
+  assert.equal(core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 2);
+  database = null;
+  assert.equal(core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 1);
+  database = file;
+  assert.equal(core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used, 2);
+  core.close();
+  assert.deepEqual(readdirSync(join(file, '..')), ['own.db']);
+});

@@ -199,10 +199,14 @@ function createConnectionSlot({ options, link, warn, log }) {
   /** The connection in use: what the provider returned, the connection behind it, and the native side of that. */
   let current = null;
 
+  /** Uses a connection, or a file of our own by its path. What was used before stays in use when that fails. */
   function take(database) {
-    const native = takeConnection(database);
+    const path = typeof database === 'string';
+    const native = path ? openFile(database) : takeConnection(database);
+    releaseOwn();
+    if (path) own = native;
     link.connect(native);
-    current = { database, raw: rawConnection(database), native };
+    current = { database, raw: path ? null : rawConnection(database), native };
   }
 
   function releaseOwn() {
@@ -213,26 +217,19 @@ function createConnectionSlot({ options, link, warn, log }) {
   function lose() {
     if (current === null) return;
     current = null;
+    releaseOwn();
     link.disconnect();
   }
 
   /** A connection that the host named once, or a path: failing is the caller's to know. */
   function attach(database) {
-    if (typeof database === 'string') {
-      const opened = openFile(database);
-      releaseOwn();
-      provider = null;
-      current = null;
-      own = opened;
-      link.connect(opened);
-    } else if (typeof database === 'function' && typeof database.loadExtension !== 'function') {
+    if (typeof database === 'function' && typeof database.loadExtension !== 'function') {
       releaseOwn();
       provider = database;
       current = null;
       link.disconnect();
     } else {
       take(database);
-      releaseOwn();
       // Asked again at each call: an adapter may be one object for ever and hold another connection after a reopen.
       provider = () => database;
     }
@@ -259,6 +256,7 @@ function createConnectionSlot({ options, link, warn, log }) {
 
   function isCurrent(database) {
     if (current === null || database !== current.database) return false;
+    if (typeof database === 'string') return true;
     const { raw, native } = current;
     if (database !== raw && rawConnection(database) !== raw) return false;
     // A DatabaseSync may be opened again after it was closed: the same object, another handle.

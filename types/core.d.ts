@@ -28,11 +28,11 @@ export interface QuotaLogger {
 /** Options of `createQuotaCore` and `configure`; docs/options.md has them as a table. */
 export interface QuotaCoreOptions extends QuotaShareOptions, ReplicaOptions {
   /**
-   * The database: a connection of the host, a function that returns it (asked at each call; it may throw or return
+   * The database: a connection of the host, a function that returns one (asked at each call; it may throw or return
    * nothing while there is none), or the path of a file of our own. Never the path of a file that another library of this
    * process has open. Default: none, everything is counted in memory.
    */
-  database?: HostDatabase | (() => HostDatabase | null | undefined) | string | null | undefined;
+  database?: HostDatabase | (() => HostDatabase | string | null | undefined) | string | null | undefined;
   /** The present in epoch milliseconds. Default: `Date.now`, looked up at each call. */
   clock?: () => number;
   /** Default: `process.env`, read at each call. */

@@ -42,6 +42,19 @@ pub struct RateEngine {
     number: u32,
 }
 
+impl Drop for RateEngine {
+    fn drop(&mut self) {
+        // A weak handle would keep the room of the engine. The thread may be gone already when its objects are collected.
+        let _ = ENGINES.try_with(|engines| {
+            if let Ok(mut engines) = engines.try_borrow_mut()
+                && let Some(slot) = engines.get_mut(self.number as usize)
+            {
+                *slot = Weak::new();
+            }
+        });
+    }
+}
+
 impl Cell {
     /// The engine, unless a function of the host that SQLite calls came back here in the middle of a call.
     fn engine(&self) -> Result<RefMut<'_, Engine>> {
