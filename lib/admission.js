@@ -8,10 +8,17 @@ const { describe, requireNumber, requireObject } = require('./args.js');
 const { CAP } = require('./rate-inputs.js');
 
 /** Numbers per request; the order is that of the native layer. */
-const WIDTH = 11;
+const WIDTH = 12;
+/** Account-wide limits per request, as the native layer gives them. */
+const ACCOUNT_WIDTH = 4;
 const MAX_REQUESTS = 65_535;
 const INDEX_RANGE = 65_536;
 const NO_OPTIONS = {};
+
+/** As the rule book counts tokens: never a part of one, never below 0, never more than a number counts exactly. */
+function wholeTokens(tokens) {
+  return Math.min(Math.max(Math.ceil(tokens) || 0, 0), Number.MAX_SAFE_INTEGER);
+}
 
 function createAdmission(ctx, { rate, inputs }) {
   const engine = rate.number;
@@ -34,7 +41,7 @@ function createAdmission(ctx, { rate, inputs }) {
     return caps;
   }
 
-  function write(request, numbers, at, known) {
+  function write(request, numbers, at, known, replicas) {
     if (request === null || typeof request !== 'object') {
       throw invalidArgument(
         `a request must be an object { platform, modelId, keyId, limits, … }, not ${describe(request)}`,
@@ -54,10 +61,14 @@ function createAdmission(ctx, { rate, inputs }) {
     numbers[at + 8] = daily;
     numbers[at + 9] = minute;
     numbers[at + 10] = tokens;
+    numbers[at + 11] = replicas;
   }
 
-  /** The requests as numbers. Nothing of the caller's may run between this and the native call. */
-  function flatten(requests) {
+  /**
+   * The requests as numbers. Nothing of the caller's may run between this and the native call.
+   * @param {number} [replicas] among how many every limit is divided
+   */
+  function flatten(requests, replicas = 1) {
     const list = Array.isArray(requests) ? requests : [requests];
     const count = list.length;
     if (count > MAX_REQUESTS) throw invalidArgument(`at most ${MAX_REQUESTS} requests fit into one call`);
@@ -65,7 +76,7 @@ function createAdmission(ctx, { rate, inputs }) {
     spare = null;
     if (numbers === null || numbers.length < count * WIDTH) numbers = new Float64Array(Math.max(16, count) * WIDTH);
     const known = new Map();
-    for (let place = 0; place < count; place += 1) write(list[place], numbers, place * WIDTH, known);
+    for (let place = 0; place < count; place += 1) write(list[place], numbers, place * WIDTH, known, replicas);
     spare = numbers;
     return { numbers, count };
   }
@@ -88,26 +99,37 @@ function createAdmission(ctx, { rate, inputs }) {
     return most;
   }
 
+  /** When the first of several requests would pass by itself; `own` gives the refusals of each. */
+  function earliest(count, own) {
+    let first = null;
+    for (let index = 0; index < count; index += 1) {
+      const passes = latest(own(index));
+      if (passes !== null && (first === null || passes < first)) first = passes;
+    }
+    return first;
+  }
+
   function admit(requests, options = NO_OPTIONS) {
+    return admitPart(requests, options, 1);
+  }
+
+  /** Admission to one of `replicas` equal parts of every limit. */
+  function admitPart(requests, options, replicas) {
     const { dryRun = false, now } = requireObject(options, 'options');
     ctx.sync();
     const at = instant(now);
-    const { numbers, count } = flatten(requests);
+    const { numbers, count } = flatten(requests, replicas);
     const admitted = binding.admit(engine, numbers, count, at, Boolean(dryRun));
     if (admitted >= 0) {
       const index = admitted % INDEX_RANGE;
       return { admitted: true, index, leaseId: dryRun ? null : (admitted - index) / INDEX_RANGE };
     }
     const refusals = [];
-    let retryAtMs = null;
     for (let index = 0; index < count; index += 1) {
-      const own = binding.explain(engine, numbers, index, at).refusals.map(refusalOf(index));
-      const passes = latest(own);
-      if (passes !== null && (retryAtMs === null || passes < retryAtMs)) retryAtMs = passes;
-      refusals.push(...own);
+      refusals.push(binding.explain(engine, numbers, index, at).refusals.map(refusalOf(index)));
     }
     ctx.drain();
-    return { admitted: false, refusals, retryAtMs };
+    return { admitted: false, refusals: refusals.flat(), retryAtMs: earliest(count, (index) => refusals[index]) };
   }
 
   function explain(request, options = NO_OPTIONS) {
@@ -132,8 +154,8 @@ function createAdmission(ctx, { rate, inputs }) {
     return Number.isInteger(leaseId) && leaseId > 0 ? leaseId : 0;
   }
 
-  function settle(leaseId, usage = NO_OPTIONS) {
-    const lease = requireLease(leaseId);
+  /** What a lease was used for; tokens NaN: its estimate. */
+  function usageOf(usage) {
     const { tokens, requests = 1 } = requireObject(usage, 'usage');
     if (!Number.isInteger(requests) || requests < 0 || requests > 1000) {
       throw invalidArgument('usage.requests must be an integer from 0 to 1000');
@@ -141,8 +163,14 @@ function createAdmission(ctx, { rate, inputs }) {
     const used = tokens === undefined || tokens === null ? Number.NaN : tokensOf(tokens, 'usage.tokens');
     // A count that is not a number is a count of 0, not "unknown": it was stated.
     const stated = tokens !== undefined && tokens !== null && Number.isNaN(used) ? 0 : used;
+    return { tokens: stated, requests };
+  }
+
+  function settle(leaseId, usage = NO_OPTIONS) {
+    const lease = requireLease(leaseId);
+    const { tokens, requests } = usageOf(usage);
     ctx.sync();
-    const outcome = binding.settle(engine, lease, stated, requests, instant());
+    const outcome = binding.settle(engine, lease, tokens, requests, instant());
     ctx.drain();
     return { settled: outcome > 0, expired: outcome === 2 };
   }
@@ -168,7 +196,30 @@ function createAdmission(ctx, { rate, inputs }) {
     return binding.metrics(engine);
   }
 
-  return { admit, explain, settle, cancel, rank, metrics };
+  /** The requests with all their limits, for an admission that is decided elsewhere; NaN = none. */
+  function candidatesOf(requests) {
+    const { numbers, count } = flatten(requests);
+    const account = binding.accountLimits(engine, numbers, count);
+    return Array.from({ length: count }, (_, index) => {
+      const { platform, modelId, keyId } = requests[index];
+      const at = index * WIDTH;
+      const of = index * ACCOUNT_WIDTH;
+      return {
+        platform,
+        modelId,
+        keyId,
+        tokens: wholeTokens(numbers[at + 1]),
+        limits: { rpm: numbers[at + 2], rpd: numbers[at + 3], tpm: numbers[at + 4], tpd: numbers[at + 5] },
+        concurrency: numbers[at + 6],
+        account: { rpm: account[of], rpd: account[of + 1], tpd: account[of + 2], multiplier: account[of + 3] },
+      };
+    });
+  }
+
+  return {
+    api: { admit, explain, settle, cancel, rank, metrics },
+    local: { admitPart, cancel, candidatesOf, earliest, settle, usageOf },
+  };
 }
 
-module.exports = { createAdmission };
+module.exports = { createAdmission, wholeTokens };

@@ -24,6 +24,7 @@ function checkOptions(options) {
     compat: ['corrected', 'recorded'],
     dayWindow: ['utc-day', 'sliding-24h'],
     usageView: ['recorded', 'enforced'],
+    onStoreLoss: ['local', 'open', 'closed'],
   };
   for (const [name, values] of Object.entries(oneOf)) {
     if (options[name] !== undefined && !values.includes(options[name])) {

@@ -8,6 +8,9 @@ const { describe, requireNumber, requireObject, requireString } = require('../ar
 
 const DEFAULT_PREFIX = 'omniroute:';
 const DEFAULT_TIMEOUT_MS = 1000;
+/** As long as a lease of one process lasts. */
+const DEFAULT_LEASE_MS = 120_000;
+const MAX_LEASE_MS = 86_400_000;
 /** The part of a key that chooses its slot in a cluster. */
 const HASH_TAG = /\{[^}]+\}/;
 
@@ -24,15 +27,23 @@ function strings(value, name) {
 /**
  * The option `redis` as the native client takes it.
  * @param {object} options
- * @returns {{ keyPrefix: string, target: object }} `target` lacks its URL where the options have none
+ * @returns {{ keyPrefix: string, leaseMs: number, target: object }} `target` lacks its URL where the options have none
  */
 function readRedisOptions(options = {}) {
   requireObject(options, 'options.redis');
-  const { cluster = false, timeoutMs = DEFAULT_TIMEOUT_MS, keyPrefix = DEFAULT_PREFIX } = options;
+  const {
+    cluster = false,
+    timeoutMs = DEFAULT_TIMEOUT_MS,
+    keyPrefix = DEFAULT_PREFIX,
+    leaseMs = DEFAULT_LEASE_MS,
+  } = options;
   if (typeof cluster !== 'boolean')
     throw invalidArgument(`options.redis.cluster must be a boolean, not ${describe(cluster)}`);
   requireNumber(timeoutMs, 'options.redis.timeoutMs');
   requireString(keyPrefix, 'options.redis.keyPrefix');
+  if (!(requireNumber(leaseMs, 'options.redis.leaseMs') >= 1 && leaseMs <= MAX_LEASE_MS)) {
+    throw invalidArgument(`options.redis.leaseMs must be from 1 to ${MAX_LEASE_MS}`);
+  }
   if (cluster && !HASH_TAG.test(keyPrefix)) {
     throw invalidArgument('options.redis.keyPrefix must hold a {hash tag} with a cluster, such as {quota}:');
   }
@@ -40,6 +51,7 @@ function readRedisOptions(options = {}) {
   const sentinel = options.sentinel === undefined ? null : requireObject(options.sentinel, 'options.redis.sentinel');
   return {
     keyPrefix,
+    leaseMs,
     target: {
       url: optionalString(options.url, 'options.redis.url'),
       cluster,
@@ -67,7 +79,7 @@ async function answerOf(call) {
  * @param {object} ctx see lib/context.js
  */
 function createRedisClients(ctx) {
-  const { keyPrefix, target } = readRedisOptions(ctx.options.redis);
+  const { keyPrefix, leaseMs, target } = readRedisOptions(ctx.options.redis);
   const clients = new Map();
 
   /** The client of a URL: the same one each time. */
@@ -90,7 +102,7 @@ function createRedisClients(ctx) {
     clients.clear();
   });
 
-  return { client, url: target.url, cluster: target.cluster };
+  return { client, leaseMs, timeoutMs: target.timeoutMs, url: target.url };
 }
 
 module.exports = { answerOf, createRedisClients };

@@ -78,6 +78,15 @@ impl Gate {
         (self.limit - self.used - self.in_flight).max(0.0)
     }
 
+    /// The same with one of so many equal parts of the limit, rounded down: all parts together never exceed it.
+    #[must_use]
+    pub fn shared_by(mut self, replicas: f64) -> Self {
+        if replicas > 1.0 {
+            self.limit = (self.limit / replicas).floor();
+        }
+        self
+    }
+
     /// Whether no time and nobody's finishing will make it pass: the request is larger than the limit.
     #[must_use]
     pub fn never_passes(&self) -> bool {

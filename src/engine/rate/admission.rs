@@ -28,6 +28,18 @@ pub struct Candidate {
     pub cap_daily: f64,
     pub cap_minute: f64,
     pub cap_tokens: f64,
+    /// Among how many replicas every limit is divided, while what holds it for all of them is away.
+    pub replicas: f64,
+}
+
+/// The account-wide limits of a candidate, its key's own where the row has them; NaN = none.
+#[derive(Debug, Clone, Copy)]
+pub struct AccountLimits {
+    pub minute: f64,
+    pub daily: f64,
+    pub tokens: f64,
+    /// Billed tokens per token.
+    pub multiplier: f64,
 }
 
 /// A gate that refuses, and when it would not.
@@ -101,6 +113,35 @@ impl RateEngine {
             .map(|gate| self.refusal(&sight, candidate, &route, *gate, now))
             .collect();
         (gates, refusals)
+    }
+
+    /// What the account of a candidate is held to, for an admission that is decided elsewhere.
+    pub fn account_limits(&mut self, candidate: &Candidate) -> AccountLimits {
+        let none = AccountLimits {
+            minute: f64::NAN,
+            daily: f64::NAN,
+            tokens: f64::NAN,
+            multiplier: 1.0,
+        };
+        let Some(route) = self.route(candidate.route).filter(|_| candidate.account) else {
+            return none;
+        };
+        let sight = self.look();
+        let cap = |engine: &mut Self, cap, published| {
+            engine
+                .cap_of_account(&sight, cap, route.account, known(published))
+                .unwrap_or(f64::NAN)
+        };
+        AccountLimits {
+            minute: cap(self, AccountCap::MinuteRequests, candidate.cap_minute),
+            daily: cap(self, AccountCap::DailyRequests, candidate.cap_daily),
+            tokens: cap(self, AccountCap::DailyTokens, candidate.cap_tokens),
+            multiplier: self.multiplier_of(
+                &route.platform,
+                &route.model,
+                known(candidate.cap_tokens).unwrap_or(0.0),
+            ),
+        }
     }
 
     /// How full the fullest axis of a candidate would be; infinite when it is benched or out of slots.
@@ -222,7 +263,7 @@ impl RateEngine {
                 _ => None,
             };
             if let Some(gate) = gate
-                && !visit(self, gate)
+                && !visit(self, gate.shared_by(candidate.replicas))
             {
                 return;
             }

@@ -42,6 +42,18 @@ impl RateEngine {
         }
     }
 
+    /// The cap of an account.
+    pub(super) fn cap_of_account(
+        &mut self,
+        sight: &Sight,
+        cap: AccountCap,
+        account: u32,
+        published: Option<f64>,
+    ) -> Option<f64> {
+        let owner = self.account(account)?;
+        self.cap_of(sight, cap, (account, &owner), published)
+    }
+
     /// What the key's own row says. A host without such columns, or without the table, says nothing.
     fn own_cap(&mut self, sight: &Sight, account: u32, key: f64, cap: AccountCap) -> Option<f64> {
         self.recall(sight, |index, conn| {
@@ -233,6 +245,11 @@ impl RateEngine {
 
     /// What tokens of a model cost, by the model's own row.
     fn bill_model(&mut self, platform: &str, model: &str, tokens: f64, cap: f64) -> f64 {
+        billed_tokens(tokens, Some(cap), self.multiplier_of(platform, model, cap))
+    }
+
+    /// Billed tokens per token of a model, by the model's own row.
+    pub(super) fn multiplier_of(&mut self, platform: &str, model: &str, cap: f64) -> f64 {
         let row = if BILLS_BY_MULTIPLIER.contains(&platform) {
             self.ask_quietly(|conn| host::model_billing(conn, platform, model))
                 .flatten()
@@ -240,7 +257,7 @@ impl RateEngine {
             None
         };
         let (label, tpd_limit) = row.unwrap_or_default();
-        bill(platform, tokens, cap, label.as_deref(), tpd_limit)
+        token_multiplier(platform, label.as_deref(), tpd_limit, cap)
     }
 
     /// `canUseProvider` and `canUseProviderMinute`: room under the account's request cap.

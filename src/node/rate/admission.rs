@@ -9,8 +9,8 @@ use crate::engine::rate::{Candidate, Refusal, Settled};
 use crate::node::error::Result;
 
 /// Numbers per request, in this order: route, tokens, rpm, rpd, tpm, tpd, concurrency, account (0 or 1), the platform's
-/// caps per day, per minute, of tokens. NaN = none.
-const WIDTH: usize = 11;
+/// caps per day, per minute, of tokens, among how many replicas every limit is divided. NaN = none.
+const WIDTH: usize = 12;
 /// The index of the admitted request takes the lower bits of the answer, its lease the rest.
 const INDEX_RANGE: f64 = 65_536.0;
 
@@ -28,6 +28,7 @@ fn candidate(numbers: &[f64]) -> Candidate {
         cap_daily: numbers[8],
         cap_minute: numbers[9],
         cap_tokens: numbers[10],
+        replicas: numbers[11],
     }
 }
 
@@ -44,6 +45,29 @@ pub fn admit(engine: u32, requests: Float64Array, count: u32, now: f64, dry: boo
         Ok(admitted.map_or(-1.0, |(index, lease)| {
             lease as f64 * INDEX_RANGE + index as f64
         }))
+    })
+}
+
+/// What the accounts of the first `count` requests are held to: per minute, per day, tokens per day, billed tokens per token
+/// of each request.
+#[napi(catch_unwind)]
+pub fn account_limits(engine: u32, requests: Float64Array, count: u32) -> Result<Float64Array> {
+    with(engine, |cell| {
+        let mut engine = cell.engine()?;
+        let limits: Vec<f64> = requests
+            .chunks_exact(WIDTH)
+            .take(count as usize)
+            .flat_map(|numbers| {
+                let limits = engine.account_limits(&candidate(numbers));
+                [
+                    limits.minute,
+                    limits.daily,
+                    limits.tokens,
+                    limits.multiplier,
+                ]
+            })
+            .collect();
+        Ok(limits.into())
     })
 }
 

@@ -24,7 +24,8 @@ local HASH_TTL, HASH_TTL_STEP = 49 * HOUR, HOUR
 local NEVER = math.huge
 local NAN = 0 / 0
 local CHUNK = 64
-local ACTIVE, ENDED = 1, 2
+-- A settled lease is kept only when the server had not given it: settling it again must record nothing.
+local ACTIVE, ENDED, SETTLED = 1, 2, 3
 
 -- At most 64 bytes each, so that small hashes stay compact.
 local GROUP = '<ddd'
@@ -300,20 +301,24 @@ local function end_leases(group)
   group.dirty = true
 end
 
+local function keep_lease(group, id, text, ends_at)
+  group.leases[id] = text
+  group.set[#group.set + 1] = 'l' .. id
+  group.set[#group.set + 1] = text
+  group.queued[#group.queued + 1] = ends_at
+  group.queued[#group.queued + 1] = id
+  if ends_at < group.first_end then
+    group.first_end, group.dirty = ends_at, true
+  end
+end
+
 local function take_lease(route, id, tokens, ends_at)
   local account = route.account
   local group = account.group
   for _, holder in ipairs({ account, route }) do
     holder.flight, holder.flight_tokens, holder.dirty = holder.flight + 1, holder.flight_tokens + tokens, true
   end
-  group.leases[id] = encode_lease(ACTIVE, tokens, account.platform, route.model)
-  group.set[#group.set + 1] = 'l' .. id
-  group.set[#group.set + 1] = group.leases[id]
-  group.queued[#group.queued + 1] = ends_at
-  group.queued[#group.queued + 1] = id
-  if ends_at < group.first_end then
-    group.first_end, group.dirty = ends_at, true
-  end
+  keep_lease(group, id, encode_lease(ACTIVE, tokens, account.platform, route.model), ends_at)
 end
 
 -- The state that a lease of this id was in, its tokens; it is gone afterwards.
@@ -323,6 +328,9 @@ local function give_back(group, id)
     return 0, 0
   end
   local state, tokens, platform, model = decode_lease(text)
+  if state == SETTLED then
+    return state, tokens
+  end
   if state == ACTIVE then
     release(group, tokens, platform, model)
   end
@@ -332,10 +340,39 @@ local function give_back(group, id)
   return state, tokens
 end
 
+-- Whether leases of a route or account that end by their age let a gate pass before `at`, when usage alone does. `over`:
+-- what is too much; `when`: when so much of usage has left; `field`: see leaves_at.
+local function ends_sooner(of, over, at, when, field)
+  local account = of.account or of
+  local group = account.group
+  local ends = call('ZRANGEBYSCORE', group.queue, '-inf', string.format('(%.0f', at), 'WITHSCORES', 'LIMIT', 0, 1000)
+  for index = 1, #group.queued, 2 do
+    ends[#ends + 1] = group.queued[index + 1]
+    ends[#ends + 1] = group.queued[index]
+  end
+  for index = 1, #ends, 2 do
+    local id, ends_at = ends[index], tonumber(ends[index + 1])
+    local text = group.leases[id]
+    if text == nil then
+      text = call('HGET', group.hash, 'l' .. id)
+    end
+    if text then
+      local state, tokens, platform, model = decode_lease(text)
+      if state == ACTIVE and platform == account.platform and (of == account or model == of.model) then
+        over = over - (field == 2 and 1 or tokens)
+        if ends_at < at and (over <= 0 or when(over) <= ends_at + 1) then
+          return true
+        end
+      end
+    end
+  end
+  return false
+end
+
 -- Admission ------------------------------------------------------------------------------------------------------------
 
--- Axes by number, in the order of the answer.
-local COOLDOWN, CONCURRENCY, ACCOUNT_RPM, ACCOUNT_RPD, ACCOUNT_TPD, RPM, RPD, TPM, TPD = 0, 1, 2, 3, 4, 5, 6, 7, 8
+-- Axes by number, in the order in which they are asked.
+local COOLDOWN, CONCURRENCY, RPM, RPD, TPM, TPD, ACCOUNT_RPM, ACCOUNT_RPD, ACCOUNT_TPD = 0, 1, 2, 3, 4, 5, 6, 7, 8
 -- In place of a cooldown's source: the request can never pass.
 local IMPOSSIBLE = -1
 
@@ -357,13 +394,26 @@ local function refusals(candidate, out)
     found = true
     out[#out + 1] = pack('<ddddddd', candidate.index, axis, limit, used, in_flight, retry_at, note)
   end
+  -- Whose leases count.
+  local of = route
+  -- When usage alone lets it pass, unless leases that end by their age would sooner.
+  local function retry_at(over, used, in_flight, when, field)
+    if over > used then
+      return NAN
+    end
+    local at = when(over)
+    if in_flight > 0 and account.group.first_end < at and ends_sooner(of, over, at, when, field) then
+      return NAN
+    end
+    return at
+  end
   -- Requests stop at the limit.
   local function requests(axis, limit, used, in_flight, when)
     if limit == limit and used + in_flight >= limit then
       if limit <= 0 then
         refuse(axis, limit, used, in_flight, NAN, IMPOSSIBLE)
       else
-        refuse(axis, limit, used, in_flight, in_flight >= limit and NAN or when(used + in_flight - limit + 1), 0)
+        refuse(axis, limit, used, in_flight, retry_at(floor(used + in_flight - limit) + 1, used, in_flight, when, 2), 0)
       end
     end
   end
@@ -373,8 +423,7 @@ local function refusals(candidate, out)
       if wanted > limit then
         refuse(axis, limit, used, in_flight, NAN, IMPOSSIBLE)
       else
-        local waits = in_flight + wanted > limit
-        refuse(axis, limit, used, in_flight, waits and NAN or when(used + in_flight + wanted - limit), 0)
+        refuse(axis, limit, used, in_flight, retry_at(used + in_flight + wanted - limit, used, in_flight, when, 3), 0)
       end
     end
   end
@@ -388,36 +437,35 @@ local function refusals(candidate, out)
   end
 
   if route.benched >= now then
-    refuse(COOLDOWN, 0, 0, 0, route.benched + 1, route.source)
+    refuse(COOLDOWN, 0, 0, 0, floor(route.benched) + 1, route.source)
   end
   local limit = candidate.concurrency
   if limit == limit and account.flight >= limit then
     refuse(CONCURRENCY, limit, 0, account.flight, NAN, limit <= 0 and IMPOSSIBLE or 0)
   end
 
-  refresh_account(account)
-  local minute = from(account.log, MINUTE, 2)
-  requests(ACCOUNT_RPM, candidate.account_rpm, account.minute + account.added, account.flight, minute)
-  requests(ACCOUNT_RPD, candidate.account_rpd, account.day, account.flight, at_midnight)
-  local rate = candidate.multiplier
-  local in_flight = billed(account.flight_tokens, rate)
-  tokens(ACCOUNT_TPD, candidate.account_tpd, account.billed, in_flight, billed(candidate.tokens, rate), at_midnight)
-
   refresh_route(route)
+  local minute_requests = from(route.log, MINUTE, 2)
+  local minute_tokens = from(route.log, MINUTE, 3)
   local day_requests, day_tokens = route.day, route.day_tokens
   local when_day_requests, when_day_tokens = at_midnight, at_midnight
   if sliding then
     day_requests, day_tokens = route.sliding + route.added, route.sliding_tokens + route.added_tokens
-    when_day_requests = from(route.day_log, DAY, 2)
-    when_day_tokens = from(route.day_log, DAY, 3)
+    when_day_requests, when_day_tokens = from(route.day_log, DAY, 2), from(route.day_log, DAY, 3)
   end
-  local minute_requests = from(route.log, MINUTE, 2)
-  local minute_tokens = from(route.log, MINUTE, 3)
-  requests(RPM, candidate.rpm, route.minute + route.added, route.flight, minute_requests)
-  requests(RPD, candidate.rpd, day_requests, route.flight, when_day_requests)
-  local flight_tokens = route.flight_tokens
+  local flight, flight_tokens = route.flight, route.flight_tokens
+  requests(RPM, candidate.rpm, route.minute + route.added, flight, minute_requests)
+  requests(RPD, candidate.rpd, day_requests, flight, when_day_requests)
   tokens(TPM, candidate.tpm, route.minute_tokens + route.added_tokens, flight_tokens, candidate.tokens, minute_tokens)
   tokens(TPD, candidate.tpd, day_tokens, flight_tokens, candidate.tokens, when_day_tokens)
+
+  refresh_account(account)
+  local rate = candidate.multiplier
+  local billed_flight = billed(account.flight_tokens, rate)
+  of = account
+  requests(ACCOUNT_RPM, candidate.account_rpm, account.minute + account.added, account.flight, from(account.log, MINUTE, 2))
+  requests(ACCOUNT_RPD, candidate.account_rpd, account.day, account.flight, at_midnight)
+  tokens(ACCOUNT_TPD, candidate.account_tpd, account.billed, billed_flight, billed(candidate.tokens, rate), at_midnight)
   return found
 end
 
@@ -464,7 +512,7 @@ function operations.A(line)
 end
 
 -- Settle: route, tokens, requests, multiplier, tokens when the lease is unknown (NaN: then record nothing), lease id.
--- Answer: 0 unknown lease, nothing recorded; 1 settled; 2 the lease had ended, recorded; 3 unknown, recorded.
+-- Answer: 0 nothing recorded; 1 settled; 2 the lease had ended, recorded; 3 unknown, recorded. And the tokens recorded.
 function operations.S(line)
   local route, tokens, requests, multiplier, otherwise, position = unpack_struct('<I4dddd', line, 2)
   route = routes[route]
@@ -472,15 +520,20 @@ function operations.S(line)
   local group = route.account.group
   group.leases[id] = true
   return function()
-    local state, estimate = give_back(group, id)
-    if state == 0 then
-      if otherwise ~= otherwise then
-        return pack('<dd', group.now, 0)
-      end
-      estimate = otherwise
+    local state, used = give_back(group, id)
+    if state == SETTLED or (state == 0 and otherwise ~= otherwise) then
+      return pack('<ddd', group.now, 0, 0)
     end
-    record(route, requests, tokens == tokens and tokens or estimate, multiplier)
-    return pack('<dd', group.now, state == 0 and 3 or state)
+    if state == 0 then
+      state, used = SETTLED, otherwise
+      local mark = encode_lease(SETTLED, otherwise, route.account.platform, route.model)
+      keep_lease(group, id, mark, group.now + lease_memory)
+    end
+    if tokens == tokens then
+      used = tokens
+    end
+    record(route, requests, used, multiplier)
+    return pack('<ddd', group.now, state, used)
   end
 end
 
@@ -491,7 +544,8 @@ function operations.C(line)
   local group = routes[route].account.group
   group.leases[id] = true
   return function()
-    return pack('<dd', group.now, give_back(group, id) > 0 and 1 or 0)
+    local state = give_back(group, id)
+    return pack('<dd', group.now, (state == ACTIVE or state == ENDED) and 1 or 0)
   end
 end
 
