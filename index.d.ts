@@ -73,7 +73,9 @@ export declare function on<Name extends keyof QuotaCoreEvents>(
  *
  * @throws QuotaCoreError with a code that says what to do, when it cannot be used
  */
-export declare function attach(database: HostDatabase | (() => HostDatabase | string | null | undefined) | string): void;
+export declare function attach(
+  database: HostDatabase | (() => HostDatabase | string | null | undefined) | string,
+): void;
 
 /** Uses no database from now on: everything is counted in memory. The host's connection stays open. */
 export declare function detach(): void;
