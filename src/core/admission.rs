@@ -120,9 +120,10 @@ impl Gate {
     pub fn passes_at(&self, exits: &[(f64, f64)], expiries: &[(f64, f64)]) -> Option<f64> {
         let mut gate = *self;
         let mut leaves = None;
-        for (at, amount) in exits {
+        for (place, (at, amount)) in exits.iter().enumerate() {
             gate.used -= amount;
-            if gate.passes() {
+            // What leaves at one instant leaves together.
+            if exits.get(place + 1).is_none_or(|(next, _)| next > at) && gate.passes() {
                 leaves = Some(*at);
                 break;
             }

@@ -348,37 +348,69 @@ impl RateEngine {
             Axis::Rpd | Axis::Tpd => self.windows.day_window() == DayWindow::UtcDay,
             _ => false,
         };
-        if by_utc_day {
-            // Everything leaves at once.
-            return vec![(utc_midnight(now) + DAY, gate.used)];
-        }
         let (span, length) = match axis {
             Axis::Rpd | Axis::Tpd => (Span::Day, DAY),
             _ => (Span::Minute, MINUTE),
         };
+        if !by_utc_day {
+            let after = self.windows.after(span, now);
+            let events = self.amounts(sight, id, route, axis, after, now);
+            return events
+                .into_iter()
+                .map(|(at, amount)| (at + length, amount))
+                .collect();
+        }
+        // Everything leaves at once, but for what a clock that stepped back left in days to come. Billed tokens have no
+        // single events.
+        let midnight = utc_midnight(now) + DAY;
+        let later = if axis == Axis::AccountTpd {
+            Vec::new()
+        } else {
+            self.amounts(
+                sight,
+                id,
+                route,
+                axis,
+                self.windows.utc_day(midnight),
+                now,
+            )
+        };
+        let sum = later.iter().fold(0.0, |sum, (_, amount)| sum + amount);
+        let days = later
+            .into_iter()
+            .map(|(at, amount)| (utc_midnight(at) + DAY, amount));
+        std::iter::once((midnight, gate.used - sum))
+            .chain(days)
+            .collect()
+    }
+
+    /// Instant and amount of the events that an axis counts after an instant, ascending.
+    fn amounts(
+        &mut self,
+        sight: &Sight,
+        id: u32,
+        route: &Rc<Route>,
+        axis: Axis,
+        after: f64,
+        now: f64,
+    ) -> Vec<(f64, f64)> {
         let kind = if axis.counts_tokens() {
             UsageKind::Tokens
         } else {
             UsageKind::Request
         };
-        let after = self.windows.after(span, now);
-        let mut events = if axis == Axis::AccountRpm {
+        let mut events = if matches!(axis, Axis::AccountRpm | Axis::AccountRpd) {
             self.account_request_times(sight, route.account, after, now)
         } else {
             self.route_events(sight, id, route, kind, after, now)
         };
         events.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let amount = |tokens: f64| {
-            if kind == UsageKind::Request {
-                1.0
-            } else {
-                tokens
+        if kind == UsageKind::Request {
+            for (_, amount) in &mut events {
+                *amount = 1.0;
             }
-        };
+        }
         events
-            .into_iter()
-            .map(|(at, tokens)| (at + length, amount(tokens)))
-            .collect()
     }
 
     /// Instant and tokens of a route's events after an instant.

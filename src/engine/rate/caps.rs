@@ -9,7 +9,7 @@ use crate::core::env_caps::account_cap;
 use crate::core::windows::Span;
 use crate::providers::caps::{AccountCap, BILLS_BY_MULTIPLIER};
 use crate::store::sqlite::usage::UsageKind;
-use crate::store::sqlite::{host, usage};
+use crate::store::sqlite::{SqlErrorKind, host, usage};
 
 impl RateEngine {
     /// The cap of a key, given the platform's.
@@ -58,7 +58,12 @@ impl RateEngine {
     fn own_cap(&mut self, sight: &Sight, account: u32, key: f64, cap: AccountCap) -> Option<f64> {
         self.recall(sight, |index, conn| {
             index.key_cap(conn, account, cap as u8, |conn| {
-                Some(host::key_cap(conn, key, cap).ok().flatten())
+                match host::key_cap(conn, key, cap) {
+                    Ok(own) => Some(own),
+                    Err(error) if error.kind() == SqlErrorKind::MissingTable => Some(None),
+                    // A lock or an I/O error passes: not to be remembered.
+                    Err(_) => None,
+                }
             })
         })
         .or_else(|| self.ask_quietly(|conn| host::key_cap(conn, key, cap)))

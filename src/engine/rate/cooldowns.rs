@@ -147,6 +147,16 @@ impl RateEngine {
             .filter(|row| row.expires_at >= now);
         let in_memory = self.cooldowns.ends(&name);
         match row {
+            // One that was set while the database was away goes on after the row's end.
+            Some(row)
+                if self.cooldowns.benches_away(&name, row.expires_at)
+                    && in_memory > Some(row.expires_at) =>
+            {
+                Benched {
+                    ends: in_memory,
+                    source: None,
+                }
+            }
             Some(row) => Benched {
                 ends: Some(row.expires_at),
                 source: Some(row.source),

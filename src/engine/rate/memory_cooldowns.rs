@@ -131,6 +131,11 @@ impl MemoryCooldowns {
         (gone, before - self.away)
     }
 
+    /// Handles of routes are given out anew.
+    pub(super) fn forget_handles(&mut self) {
+        self.copied.clear();
+    }
+
     pub(super) fn remove_expired(&mut self, now: f64) {
         self.copied.clear();
         self.benches.retain(|_, bench| bench.expires_at > now);

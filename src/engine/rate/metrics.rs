@@ -21,6 +21,7 @@ pub struct Metrics {
 pub struct Gauges {
     pub index: IndexStats,
     pub remembered_routes: usize,
+    pub remembered_bytes: usize,
     pub leases: usize,
     pub leases_taken: u64,
     pub leases_expired: u64,
@@ -136,6 +137,12 @@ impl Text {
             "gauge",
             "Routes whose usage is in memory.",
             gauges.remembered_routes as f64,
+        );
+        self.single(
+            "quota_core_index_bytes",
+            "gauge",
+            "Memory that their usage takes, about.",
+            gauges.remembered_bytes as f64,
         );
         self.single(
             "quota_core_leases",

@@ -141,6 +141,7 @@ impl RateEngine {
     pub fn sweep_routes(&mut self) {
         let in_use = self.leases.routes();
         self.routes.sweep(|route| in_use.contains(&route));
+        self.cooldowns.forget_handles();
         if let Some(index) = &mut self.index {
             index.forget_handles();
         }
@@ -253,6 +254,7 @@ impl RateEngine {
                 .map(|index| index.stats)
                 .unwrap_or_default(),
             remembered_routes: self.index.as_ref().map_or(0, Index::len),
+            remembered_bytes: self.index.as_ref().map_or(0, Index::bytes),
             leases: self.leases.len(),
             leases_taken: self.leases.acquired_total(),
             leases_expired: self.leases.expired_total(),

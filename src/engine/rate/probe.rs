@@ -8,8 +8,10 @@ use crate::core::Compat;
 use crate::core::model_scope::ModelScope;
 use crate::core::probe::{Turn, is_ripe};
 use crate::core::snapshot::{Axes, Snapshot, SnapshotKey};
+use crate::core::windows::Span;
 use crate::store::sqlite::cooldowns::{self as table, CooldownRow};
-use crate::store::sqlite::{host, usage};
+use crate::store::sqlite::host;
+use crate::store::sqlite::usage::{self, RouteUsage};
 
 /// A key with ripe benches.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,9 +48,12 @@ impl RateEngine {
 
     fn take_snapshot(&mut self, generation: u64, now: f64) -> Option<Snapshot> {
         let (minute, day) = (self.windows.minute(now), self.windows.day(now));
-        let (rows, keys) =
-            self.ask(|conn| Ok((usage::by_route(conn, minute, day)?, host::keys(conn)?)))?;
-        let usage = rows.into_iter().map(|row| {
+        let usage = match self.usage_from_memory(minute, day, now) {
+            Some(usage) => usage,
+            None => self.ask(|conn| usage::by_route(conn, minute, day))?,
+        };
+        let keys = self.ask(host::keys)?;
+        let usage = usage.into_iter().map(|row| {
             let used = [
                 row.minute_requests,
                 row.day_requests,
@@ -68,6 +73,33 @@ impl RateEngine {
             })
             .collect();
         Some(Snapshot::new(now, generation, usage, keys))
+    }
+
+    /// What [`usage::by_route`] would say, while memory knows every route.
+    fn usage_from_memory(&mut self, minute: f64, day: f64, now: f64) -> Option<Vec<RouteUsage>> {
+        let sight = self.look();
+        let (index, conn) = (self.index.as_mut()?, sight.0.as_ref()?);
+        let routes = &mut self.routes;
+        index.read_all(conn, now, |name| {
+            let id = routes.route(name.platform, name.model, name.key);
+            (id, routes.get(id).map_or(u32::MAX, |route| route.account))
+        })?;
+        let known = index.all_routes(minute.min(day))?;
+        let row = |id| {
+            let route = routes.get(id)?;
+            let (minute_requests, minute_tokens) = index.route_totals(id, minute, Span::Minute);
+            let (day_requests, day_tokens) = index.route_totals(id, day, Span::Day);
+            Some(RouteUsage {
+                platform: route.platform.to_string(),
+                model: route.model.to_string(),
+                key: route.key,
+                minute_requests,
+                day_requests,
+                minute_tokens,
+                day_tokens,
+            })
+        };
+        known.into_iter().map(row).collect()
     }
 
     pub fn invalidate_snapshot(&mut self) {

@@ -254,6 +254,14 @@ impl Row<'_> {
         std::str::from_utf8(bytes).ok()
     }
 
+    /// The text when the column holds one: `None` for NULL, numbers, blobs, and bytes that are not UTF-8.
+    #[must_use]
+    pub fn text_only(&self, index: usize) -> Option<&str> {
+        (self.column_type(index).1 == ffi::SQLITE_TEXT)
+            .then(|| self.text(index))
+            .flatten()
+    }
+
     #[must_use]
     pub fn string(&self, index: usize) -> Option<String> {
         self.text(index).map(str::to_owned)

@@ -9,8 +9,11 @@
 //!   others: on WAL the 48-byte header of the WAL index, read in place; elsewhere `PRAGMA data_version`.
 //! - A stamp that differs is *explained* where that is possible: no commit by another connection (`PRAGMA data_version`),
 //!   no change of schema (`PRAGMA schema_version`), and as many rows changed (`sqlite3_total_changes`) as the update hook
-//!   reported, by table. Then only the tables that the hook named have changed. A truncating DELETE, a WITHOUT ROWID table or
-//!   a hook that somebody else took over shows as a difference between the two counts: everything counts as changed then.
+//!   reported, by table. Then only the tables that the hook named have changed. A truncating DELETE or a WITHOUT ROWID table
+//!   shows as a difference between the two counts: everything counts as changed then. A statement that fails reports rows
+//!   that are not counted, which could make up for truncated ones: a table that became empty counts as changed. So does
+//!   everything when the hook was taken over by somebody, or something was committed and no row was reported.
+//! - A database that `deserialize` filled can be swapped for another one without any sign: nothing is said of it.
 //!
 //! None of these signals is enough alone: `total_changes` misses DDL, the hook misses truncation, `PRAGMA data_version`
 //! misses own commits. This file owns the signals; what is remembered is not its business.
@@ -93,6 +96,16 @@ struct Pager {
     journal: usize,
 }
 
+impl Pager {
+    /// Whether the database is an image in memory, as `deserialize` makes them: of SQLite's own kinds of files only this
+    /// one knows no sector size.
+    fn is_deserialized(self) -> bool {
+        let methods = self.methods as *const ffi::sqlite3_io_methods;
+        // SAFETY: SQLite just named the methods of its open file; they are static.
+        !methods.is_null() && unsafe { (*methods).xSectorSize.is_none() }
+    }
+}
+
 /// The signals that cost a statement, taken when a stamp has to be explained.
 #[derive(Clone, Copy)]
 struct Baseline {
@@ -101,6 +114,9 @@ struct Baseline {
     schema_version: i64,
     total_changes: c_int,
     hooked: u64,
+    rows: [u64; 4],
+    /// Tables that were seen to be empty.
+    empty: [bool; 4],
 }
 
 /// How commits by others are seen.
@@ -125,6 +141,7 @@ pub struct HookCounts {
 #[derive(Default)]
 pub struct Watch {
     counts: Rc<HookCounts>,
+    /// The hook was set at least once.
     hooked: Cell<bool>,
     baseline: Cell<Option<Baseline>>,
     others: Cell<Option<Others>>,
@@ -135,10 +152,14 @@ pub struct Watch {
 }
 
 impl Watch {
+    fn rows(&self) -> [u64; 4] {
+        std::array::from_fn(|table| self.counts.rows[table].get())
+    }
+
     fn epochs(&self) -> Epochs {
         Epochs {
             unexplained: self.unexplained.get(),
-            rows: std::array::from_fn(|table| self.counts.rows[table].get()),
+            rows: self.rows(),
         }
     }
 
@@ -150,12 +171,13 @@ impl Watch {
         }
     }
 
-    fn start(&self, shared: &Shared) {
-        if !self.hooked.replace(true) {
-            let counts = Rc::as_ptr(&self.counts).cast_mut().cast::<c_void>();
-            // SAFETY: the handle is live; the counters live as long as `Shared`, which removes the hook before it goes.
-            unsafe { (shared.api.update_hook)(shared.db, Some(count_row), counts) };
-        }
+    /// Sets the hook; whether it was still ours. A connection has one: a second copy of this addon takes it too.
+    fn hook(&self, shared: &Shared) -> bool {
+        let counts = Rc::as_ptr(&self.counts).cast_mut().cast::<c_void>();
+        self.hooked.set(true);
+        // SAFETY: the handle is live; the counters live as long as `Shared`, which removes the hook before it goes.
+        let before = unsafe { (shared.api.update_hook)(shared.db, Some(count_row), counts) };
+        before == counts
     }
 }
 
@@ -199,7 +221,6 @@ impl Conn {
         if !self.is_quiet() {
             return None;
         }
-        watch.start(shared);
         if let (Some(baseline), Some(others)) = (watch.baseline.get(), watch.others.get())
             && self.take_stamp(others)? == baseline.stamp
         {
@@ -238,6 +259,11 @@ impl Conn {
         baseline.stamp = stamp;
         baseline.hooked = hooked;
         baseline.total_changes = total_changes;
+        let rows = watch.rows();
+        for (table, empty) in baseline.empty.iter_mut().enumerate() {
+            *empty &= rows[table] == baseline.rows[table];
+        }
+        baseline.rows = rows;
         watch.baseline.set(Some(baseline));
         Some(watch.epochs())
     }
@@ -255,21 +281,23 @@ impl Conn {
 
     /// Takes every signal anew and tells what changed since the last time.
     fn explain(&self) -> Option<Epochs> {
-        let watch = &self.shared().watch;
-        let fresh = self.baseline()?;
-        let explained = watch.baseline.get().is_some_and(|last| {
-            last.stamp.pager == fresh.stamp.pager
+        let shared = self.shared();
+        let watch = &shared.watch;
+        let undisturbed = watch.hook(shared);
+        let mut fresh = self.baseline()?;
+        let last = watch.baseline.get().filter(|last| {
+            let reported = fresh.hooked - last.hooked;
+            let changed = fresh.total_changes.wrapping_sub(last.total_changes);
+            undisturbed
+                && last.stamp.pager == fresh.stamp.pager
                 && last.stamp.temp == fresh.stamp.temp
                 && last.data_version == fresh.data_version
                 && last.schema_version == fresh.schema_version
-                && u64::from(
-                    fresh
-                        .total_changes
-                        .wrapping_sub(last.total_changes)
-                        .cast_unsigned(),
-                ) == fresh.hooked - last.hooked
+                && reported > 0
+                && reported == u64::from(changed.cast_unsigned())
         });
-        let counter = if explained {
+        let counter = if let Some(last) = last {
+            self.note_emptied(&last, &mut fresh);
             &watch.explained_total
         } else {
             watch.unexplained.set(watch.unexplained.get() + 1);
@@ -278,6 +306,35 @@ impl Conn {
         counter.set(counter.get() + 1);
         watch.baseline.set(Some(fresh));
         Some(watch.epochs())
+    }
+
+    /// Counts a table as changed that became empty although no row of it was reported.
+    fn note_emptied(&self, last: &Baseline, fresh: &mut Baseline) {
+        for table in Watched::ALL {
+            let place = table as usize;
+            if fresh.rows[place] != last.rows[place] {
+                continue;
+            }
+            // Without a report nothing came in either.
+            fresh.empty[place] = last.empty[place] || self.has_no_row(table);
+            if fresh.empty[place] && !last.empty[place] {
+                let rows = &self.shared().watch.counts.rows[place];
+                rows.set(rows.get() + 1);
+                fresh.rows[place] = rows.get();
+            }
+        }
+    }
+
+    /// Whether the table is there and empty.
+    fn has_no_row(&self, table: Watched) -> bool {
+        let sql = match table {
+            Watched::Usage => "SELECT 1 FROM main.rate_limit_usage LIMIT 1",
+            Watched::Cooldowns => "SELECT 1 FROM main.rate_limit_cooldowns LIMIT 1",
+            Watched::Keys => "SELECT 1 FROM main.api_keys LIMIT 1",
+            Watched::Models => "SELECT 1 FROM main.models LIMIT 1",
+        };
+        self.query_row(sql, &[], |_| ())
+            .is_ok_and(|row| row.is_none())
     }
 
     /// Every signal, taken so that no commit lies between them.
@@ -292,6 +349,7 @@ impl Conn {
             // SAFETY: the handle is live and on this thread.
             let total_changes = unsafe { (shared.api.total_changes)(shared.db) };
             let hooked = shared.watch.counts.total.get();
+            let rows = shared.watch.rows();
             if self.take_stamp(others)? == before {
                 shared.watch.others.set(Some(others));
                 return Some(Baseline {
@@ -300,6 +358,8 @@ impl Conn {
                     schema_version,
                     total_changes,
                     hooked,
+                    rows,
+                    empty: [false; 4],
                 });
             }
         }
@@ -321,6 +381,9 @@ impl Conn {
             && last.stamp.pager == pager
         {
             return Some(others);
+        }
+        if pager.is_deserialized() {
+            return None;
         }
         if self.is_private() {
             return Some(Others::Nobody);

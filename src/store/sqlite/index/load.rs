@@ -50,8 +50,8 @@ pub fn has_expected_shape(conn: &Conn, table: Watched) -> Result<bool, SqlError>
     let Some(definition) = definition else {
         return Ok(false);
     };
-    // WITHOUT ROWID tables are invisible to the update hook.
-    if ["COLLATE", "GENERATED", "WITHOUT"]
+    // WITHOUT ROWID tables are invisible to the update hook, and so are the rows that ON CONFLICT REPLACE takes away.
+    if ["COLLATE", "GENERATED", "WITHOUT", "REPLACE"]
         .iter()
         .any(|word| definition.contains(word))
     {
@@ -100,26 +100,31 @@ pub fn route(conn: &Conn, name: &RouteName<'_>, floor: f64) -> Result<RouteUsage
     Ok(usage(requests, tokens, odd))
 }
 
-/// The models of an account that have rows after an instant.
+/// The models of an account that have rows after an instant; `None` when one cannot be named by a text.
 pub fn models_of_account(
     conn: &Conn,
     platform: &str,
     key: f64,
     floor: f64,
-) -> Result<Vec<String>, SqlError> {
-    conn.query(
+) -> Result<Option<Vec<String>>, SqlError> {
+    let models = conn.query(
         "SELECT DISTINCT model_id FROM rate_limit_usage WHERE platform = ? AND key_id = ? AND created_at_ms > ?",
         &[Text(platform), Num(key), Num(floor)],
-        |row| row.string(0).unwrap_or_default(),
-    )
+        |row| row.text_only(0).map(str::to_owned),
+    )?;
+    Ok(models.into_iter().collect())
 }
 
-/// Usage of every route after an instant: one scan in the order of `idx_rate_limit_usage_lookup`.
+/// Keys beyond this are not told apart by doubles.
+const MAX_KEY: f64 = 9_007_199_254_740_992.0;
+
+/// Usage of every route after an instant: one scan in the order of `idx_rate_limit_usage_lookup`. `false` when a row
+/// belongs to no route that can be named.
 pub fn all(
     conn: &Conn,
     floor: f64,
     mut found: impl FnMut(RouteName<'_>, RouteUsage),
-) -> Result<(), SqlError> {
+) -> Result<bool, SqlError> {
     struct Group {
         platform: String,
         model: String,
@@ -137,13 +142,18 @@ pub fn all(
         found(name, usage(group.requests, group.tokens, group.odd));
     };
     let mut open: Option<Group> = None;
+    let mut all_named = true;
     conn.query(
         "SELECT platform, model_id, key_id, kind, created_at_ms, tokens, typeof(tokens) = 'integer' \
          FROM rate_limit_usage WHERE created_at_ms > ? ORDER BY platform, model_id, key_id, kind, created_at_ms",
         &[Num(floor)],
         |row| {
-            let (platform, model) = (row.text(0).unwrap_or_default(), row.text(1).unwrap_or_default());
-            let key = row.num(2).unwrap_or(f64::NAN);
+            let (Some(platform), Some(model), Some(key)) =
+                (row.text_only(0), row.text_only(1), row.number_only(2).filter(|key| key.abs() < MAX_KEY))
+            else {
+                all_named = false;
+                return;
+            };
             let same = open.as_ref().is_some_and(|group| {
                 group.platform == platform && group.model == model && group.key.to_bits() == key.to_bits()
             });
@@ -169,7 +179,7 @@ pub fn all(
     if let Some(group) = open {
         finish(group);
     }
-    Ok(())
+    Ok(all_named)
 }
 
 fn usage(requests: Vec<(i64, i64)>, tokens: Vec<(i64, i64)>, odd: bool) -> RouteUsage {
@@ -184,7 +194,7 @@ fn usage(requests: Vec<(i64, i64)>, tokens: Vec<(i64, i64)>, odd: bool) -> Route
 }
 
 fn instant(row: &Row<'_>, column: usize, odd: &mut bool) -> i64 {
-    let whole = row.num(column).is_some_and(is_whole_instant);
+    let whole = row.number_only(column).is_some_and(is_whole_instant);
     *odd |= !whole;
     row.int(column).unwrap_or(0)
 }

@@ -105,6 +105,8 @@ pub struct Index {
     asked_accounts: FxHashMap<u32, u64>,
     /// The floor under which every route of the table is known.
     complete: Option<Kept<f64>>,
+    /// The version under which all routes were last asked for.
+    asked_all: Option<u64>,
     cooldowns: FxHashMap<u32, Kept<Option<f64>>>,
     key_caps: FxHashMap<(u32, u8), Kept<Option<f64>>>,
     /// Rows at or before this instant may be gone from the table.
@@ -358,6 +360,10 @@ impl Index {
                 let floor = after.min(now - DAY);
                 let models = load::models_of_account(conn, platform, key, floor).ok()?;
                 self.stats.reads += 1;
+                let Some(models) = models else {
+                    self.stats.not_remembered += 1;
+                    return None;
+                };
                 let mut routes = Vec::with_capacity(models.len());
                 for model in models {
                     let route = handle(&model);
@@ -418,7 +424,8 @@ impl Index {
         })
     }
 
-    /// Knows every route of the table from now on, so that a snapshot needs no scan.
+    /// Knows every route of the table from now on, so that a snapshot needs no scan. Where the table changed since the last
+    /// time, reading it whole would cost more than the scan: the caller's SQL answers then.
     pub fn read_all(
         &mut self,
         conn: &Conn,
@@ -434,11 +441,20 @@ impl Index {
             return Some(());
         }
         if !self.is_usable(Watched::Usage) {
+            self.stats.not_remembered += 1;
+            return None;
+        }
+        if self
+            .asked_all
+            .replace(version)
+            .is_some_and(|last| last != version)
+        {
+            self.stats.changed += 1;
             return None;
         }
         let floor = now - DAY;
         let mut found = FxHashMap::default();
-        load::all(conn, floor, |name, usage| {
+        let all_named = load::all(conn, floor, |name, usage| {
             let (route, account) = handle(&name);
             found.insert(
                 route,
@@ -453,6 +469,10 @@ impl Index {
         })
         .ok()?;
         self.stats.reads += 1;
+        if !all_named {
+            self.stats.not_remembered += 1;
+            return None;
+        }
         self.confirm(conn, Watched::Usage)?;
         self.usage = found;
         self.accounts.clear();
@@ -464,15 +484,20 @@ impl Index {
     }
 
     /// Every route that is known, once [`Self::read_all`] said yes; `None` when some needs SQL.
-    #[must_use]
-    pub fn all_routes(&self, day_after: f64) -> Option<Vec<u32>> {
+    pub fn all_routes(&mut self, after: f64) -> Option<Vec<u32>> {
         let version = self.version(Watched::Usage);
         let known = self
             .complete
             .as_ref()
-            .is_some_and(|kept| kept.version == version && kept.value <= day_after);
+            .is_some_and(|kept| kept.version == version && kept.value <= after);
         let able =
-            known && day_after >= self.pruned_until && self.usage.values().all(|usage| !usage.odd);
+            known && after >= self.pruned_until && self.usage.values().all(|usage| !usage.odd);
+        let counter = if able {
+            &mut self.stats.hits
+        } else {
+            &mut self.stats.not_remembered
+        };
+        *counter += 1;
         able.then(|| self.usage.keys().copied().collect())
     }
 
@@ -609,8 +634,9 @@ impl Index {
         }
         let mut left = Vec::new();
         self.usage.retain(|route, usage| {
-            // Whatever it still holds is older than a day.
-            let keep = now - usage.used_at < DAY;
+            // What it still holds is in the future of a clock that stepped back: nobody would read it again while
+            // everything is taken to be known.
+            let keep = now - usage.used_at < DAY || usage.rows() > 0;
             if !keep {
                 left.push((*route, usage.account));
             }
@@ -654,6 +680,19 @@ impl Index {
             stats: self.stats,
             ..Self::new()
         };
+    }
+
+    /// Bytes that the remembered usage takes, about: events, their sums, and the tables around them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let series: usize = self
+            .usage
+            .values()
+            .map(|usage| usage.requests.bytes() + usage.tokens.bytes())
+            .sum();
+        // A hash table keeps room for an eighth more, and a byte of its own for each entry.
+        let entry = std::mem::size_of::<(u32, RouteUsage)>() + 1;
+        series + self.usage.capacity() * entry * 8 / 7
     }
 
     /// Routes whose usage is remembered.

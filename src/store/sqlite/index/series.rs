@@ -61,6 +61,12 @@ impl Series {
         self.times.len() - self.head
     }
 
+    /// Bytes on the heap.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        (self.times.capacity() + self.sums.capacity()) * std::mem::size_of::<i64>()
+    }
+
     /// Adds an event; at the end unless the clock stepped back.
     pub fn insert(&mut self, at: i64, tokens: i64, with_tokens: bool) {
         let place = match self.times.last() {
