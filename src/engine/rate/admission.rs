@@ -366,14 +366,7 @@ impl RateEngine {
         let later = if axis == Axis::AccountTpd {
             Vec::new()
         } else {
-            self.amounts(
-                sight,
-                id,
-                route,
-                axis,
-                self.windows.utc_day(midnight),
-                now,
-            )
+            self.amounts(sight, id, route, axis, self.windows.utc_day(midnight), now)
         };
         let sum = later.iter().fold(0.0, |sum, (_, amount)| sum + amount);
         let days = later

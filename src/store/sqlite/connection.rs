@@ -17,6 +17,7 @@ use super::api::{Api, ApiError, Db};
 use super::error::SqlError;
 use super::files::{self, FileClaim, FileId};
 use super::guard;
+use super::pager::MainFile;
 use super::statement::{Param, Row, Statement};
 use super::watch::Watch;
 
@@ -48,6 +49,8 @@ pub struct Shared {
     open: Cell<bool>,
     guarded: Cell<bool>,
     statements: RefCell<FxHashMap<(usize, usize), Statement>>,
+    /// What was behind `main` when they were prepared.
+    file: Cell<Option<MainFile>>,
     claim: RefCell<Option<FileClaim>>,
     own: RefCell<Option<rusqlite::Connection>>,
     pub(super) watch: Watch,
@@ -61,10 +64,20 @@ impl Shared {
             open: Cell::new(true),
             guarded: Cell::new(false),
             statements: RefCell::default(),
+            file: Cell::new(None),
             claim: RefCell::new(None),
             own: RefCell::new(own),
             watch: Watch::default(),
         })
+    }
+
+    /// Call while the handle is live: SQLite disconnects virtual tables, and so tells us, before it frees anything.
+    fn finalize_statements(&self) {
+        let statements = std::mem::take(&mut *self.statements.borrow_mut());
+        for statement in statements.into_values() {
+            // SAFETY: see above.
+            unsafe { statement.finalize(&self.api) };
+        }
     }
 
     /// Lets go of the handle: statements are finalized, and it is never touched again. Called by the guard when the
@@ -74,11 +87,7 @@ impl Shared {
             return;
         }
         self.watch.stop(self);
-        let statements = std::mem::take(&mut *self.statements.borrow_mut());
-        for statement in statements.into_values() {
-            // SAFETY: the handle is still live: SQLite disconnects virtual tables before it frees anything.
-            unsafe { statement.finalize(&self.api) };
-        }
+        self.finalize_statements();
         self.claim.replace(None);
         let _ = REGISTRY.try_with(|registry| registry.borrow_mut().remove(&self.db));
         drop(self.own.take());
@@ -313,6 +322,12 @@ impl Conn {
             return Err(SqlError::closed());
         }
         let shared = &*self.0;
+        let file = self.main_file();
+        if shared.file.replace(file) != file {
+            shared.finalize_statements();
+        }
+        // One image in memory cannot be told from the next: nothing that was prepared may outlive the call.
+        let key = key.filter(|_| !file.is_some_and(MainFile::is_image));
         // Taken out while it runs: a function of the host that SQLite calls meanwhile may come back to this engine.
         let kept = key.and_then(|key| shared.statements.borrow_mut().remove(&key));
         let statement = match kept {

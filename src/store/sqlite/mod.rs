@@ -11,6 +11,7 @@ mod guard;
 pub mod host;
 pub mod index;
 mod library;
+mod pager;
 pub mod quota_queries;
 pub mod schema;
 pub mod server_logs;

@@ -237,29 +237,32 @@ pub struct RouteUsage {
     pub day_tokens: f64,
 }
 
-/// Usage of every route, in one scan of the table.
+/// Usage of every route, in one scan of the table. Rows whose names no question can ask for (a blob is no text) are left out.
 pub fn by_route(
     conn: &Conn,
     minute_after: f64,
     day_after: f64,
 ) -> Result<Vec<RouteUsage>, SqlError> {
-    conn.query(
+    let rows = conn.query(
         "SELECT platform, model_id, key_id, \
            TOTAL(kind = 'request' AND created_at_ms > ?1), TOTAL(kind = 'request' AND created_at_ms > ?2), \
            TOTAL(CASE WHEN kind = 'tokens' AND created_at_ms > ?1 THEN tokens END), \
            TOTAL(CASE WHEN kind = 'tokens' AND created_at_ms > ?2 THEN tokens END) \
          FROM rate_limit_usage WHERE created_at_ms > MIN(?1, ?2) GROUP BY platform, model_id, key_id",
         &[Num(minute_after), Num(day_after)],
-        |row| RouteUsage {
-            platform: row.string(0).unwrap_or_default(),
-            model: row.string(1).unwrap_or_default(),
-            key: row.num(2).unwrap_or(f64::NAN),
-            minute_requests: row.num(3).unwrap_or(0.0),
-            day_requests: row.num(4).unwrap_or(0.0),
-            minute_tokens: row.num(5).unwrap_or(0.0),
-            day_tokens: row.num(6).unwrap_or(0.0),
+        |row| {
+            Some(RouteUsage {
+                platform: row.text_only(0)?.to_owned(),
+                model: row.text_only(1)?.to_owned(),
+                key: row.number_only(2)?,
+                minute_requests: row.num(3).unwrap_or(0.0),
+                day_requests: row.num(4).unwrap_or(0.0),
+                minute_tokens: row.num(5).unwrap_or(0.0),
+                day_tokens: row.num(6).unwrap_or(0.0),
+            })
         },
-    )
+    )?;
+    Ok(rows.into_iter().flatten().collect())
 }
 
 fn number(conn: &Conn, sql: &'static str, params: &[super::Param<'_>]) -> Result<f64, SqlError> {

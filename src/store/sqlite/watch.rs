@@ -25,6 +25,7 @@ use std::rc::Rc;
 use libsqlite3_sys as ffi;
 
 use super::connection::{Conn, Shared};
+use super::pager::Pager;
 
 /// The tables that are remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,25 +86,6 @@ struct Stamp {
     temp: u32,
     /// The WAL-index header, or `PRAGMA data_version` in its first word.
     others: [u64; WAL_WORDS],
-}
-
-/// What tells one pager, and one state of it, from another.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Pager {
-    file: usize,
-    methods: usize,
-    /// The WAL file while the pager has it open, the rollback journal otherwise.
-    journal: usize,
-}
-
-impl Pager {
-    /// Whether the database is an image in memory, as `deserialize` makes them: of SQLite's own kinds of files only this
-    /// one knows no sector size.
-    fn is_deserialized(self) -> bool {
-        let methods = self.methods as *const ffi::sqlite3_io_methods;
-        // SAFETY: SQLite just named the methods of its open file; they are static.
-        !methods.is_null() && unsafe { (*methods).xSectorSize.is_none() }
-    }
 }
 
 /// The signals that cost a statement, taken when a stamp has to be explained.
@@ -283,6 +265,9 @@ impl Conn {
     fn explain(&self) -> Option<Epochs> {
         let shared = self.shared();
         let watch = &shared.watch;
+        if self.pager()?.is_image() {
+            return None;
+        }
         let undisturbed = watch.hook(shared);
         let mut fresh = self.baseline()?;
         let last = watch.baseline.get().filter(|last| {
@@ -382,9 +367,6 @@ impl Conn {
         {
             return Some(others);
         }
-        if pager.is_deserialized() {
-            return None;
-        }
         if self.is_private() {
             return Some(Others::Nobody);
         }
@@ -445,38 +427,8 @@ impl Conn {
         })
     }
 
-    fn file_control<T: Default>(&self, database: &CStr, operation: c_int) -> Option<T> {
-        let shared = self.shared();
-        let mut value = T::default();
-        // SAFETY: the handle is live; each operation used here writes one value of the type it is asked with.
-        let code = unsafe {
-            (shared.api.file_control)(
-                shared.db,
-                database.as_ptr(),
-                operation,
-                (&raw mut value).cast::<c_void>(),
-            )
-        };
-        (code == ffi::SQLITE_OK).then_some(value)
-    }
-
     fn data_version(&self, database: &CStr) -> Option<u32> {
         self.file_control(database, ffi::SQLITE_FCNTL_DATA_VERSION)
-    }
-
-    fn pager(&self) -> Option<Pager> {
-        let file: usize = self.file_control(c"main", ffi::SQLITE_FCNTL_FILE_POINTER)?;
-        let journal: usize = self.file_control(c"main", ffi::SQLITE_FCNTL_JOURNAL_POINTER)?;
-        if file == 0 {
-            return None;
-        }
-        // SAFETY: SQLite just named its open file, whose first member is the pointer to its methods.
-        let methods = unsafe { (*(file as *const ffi::sqlite3_file)).pMethods } as usize;
-        Some(Pager {
-            file,
-            methods,
-            journal,
-        })
     }
 }
 
