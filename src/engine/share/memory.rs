@@ -1,6 +1,6 @@
-//! What quota sharing keeps in memory of the database, exact: everything here was read under one stamp and is dropped as
-//! soon as the stamp is another. Owns what is kept and how an own write moves it; inside a transaction nothing here is
-//! used, the database is asked.
+//! What quota sharing keeps in memory of the database, exact: pools and plans are dropped as soon as one of their tables
+//! changes, counters as soon as theirs does. Owns what is kept and how an own write moves it; inside a transaction nothing
+//! here is used, the database is asked.
 //!
 //! A dimension's totals are kept as SQLite summed them. A sum of floats cannot be moved by one summand to the last bit, so
 //! after an own write the rows are loaded once, in SQLite's order, and summed here the way SQLite sums.
@@ -17,7 +17,29 @@ use crate::core::share::sliding::{Pair, window_ms};
 use crate::store::sqlite::share_lookup::{self, Membership};
 use crate::store::sqlite::share_plans::{self, ModelCap};
 use crate::store::sqlite::share_pools::{self, Pool};
-use crate::store::sqlite::{BeforeChange, Conn, SqlError, Stamp, share_consumption};
+use crate::store::sqlite::{Conn, Follower, SqlError, Watched, share_consumption};
+
+/// The tables that say who shares what. Names of groups are not kept.
+const SETUP: [Watched; 5] = [
+    Watched::Pools,
+    Watched::PoolConnections,
+    Watched::Allocations,
+    Watched::Plans,
+    Watched::ModelCaps,
+];
+const POOLS: [Watched; 3] = [
+    Watched::Pools,
+    Watched::PoolConnections,
+    Watched::Allocations,
+];
+const TABLES: [Watched; 6] = [
+    Watched::Consumption,
+    Watched::Pools,
+    Watched::PoolConnections,
+    Watched::Allocations,
+    Watched::Plans,
+    Watched::ModelCaps,
+];
 
 /// Entries of one kind; beyond it all are let go and read again as needed.
 const MAX_ENTRIES: usize = 20_000;
@@ -36,11 +58,10 @@ pub struct Limit {
 /// Values by two names.
 type ByNames<T> = FxHashMap<Box<str>, FxHashMap<Box<str>, T>>;
 
-/// Everything kept under one stamp.
+/// What is kept of the tables of [`SETUP`] under one version of them.
 #[derive(Default)]
-pub struct Memory {
-    stamp: Option<Stamp>,
-    generation: u64,
+struct Setup {
+    version: u64,
     /// Key, then connection.
     memberships: ByNames<Option<Rc<Membership>>>,
     /// Connection, then provider.
@@ -50,8 +71,46 @@ pub struct Memory {
     /// Pool, key and model.
     model_caps: FxHashMap<(String, String, String), Option<ModelCap>>,
     pools: FxHashMap<Box<str>, Option<Rc<Pool>>>,
+}
+
+impl Setup {
+    fn is_full(&self) -> bool {
+        let entries = [
+            self.memberships.len(),
+            self.plans.len(),
+            self.limits.len(),
+            self.model_caps.len(),
+            self.pools.len(),
+        ];
+        entries.iter().any(|entries| *entries > MAX_ENTRIES)
+    }
+}
+
+/// Counters of many dimensions under one version of their table.
+#[derive(Default)]
+struct Consumption {
+    version: u64,
     counters: FxHashMap<Rc<str>, Counters>,
     rows: usize,
+}
+
+/// Everything kept of one connection.
+pub struct Memory {
+    generation: u64,
+    follower: Follower,
+    setup: Setup,
+    consumption: Consumption,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            generation: 0,
+            follower: Follower::new(&TABLES),
+            setup: Setup::default(),
+            consumption: Consumption::default(),
+        }
+    }
 }
 
 /// One own increment.
@@ -66,38 +125,40 @@ pub struct Added<'a> {
 impl Memory {
     /// Whether what is kept may be used and added to. `generation` tells connections of the instance apart.
     pub fn refresh(&mut self, conn: &Conn, generation: u64) -> bool {
-        let Some(stamp) = conn.stamp(self.stamp) else {
-            return false;
-        };
-        let entries = [
-            self.memberships.len(),
-            self.plans.len(),
-            self.limits.len(),
-            self.model_caps.len(),
-            self.pools.len(),
-            self.counters.len(),
-        ];
-        let full = entries.iter().any(|entries| *entries > MAX_ENTRIES);
-        if self.stamp != Some(stamp) || self.generation != generation || full {
+        if self.generation != generation {
             *self = Self {
-                stamp: Some(stamp),
                 generation,
                 ..Self::default()
+            };
+        }
+        if !self.follower.look(conn) {
+            return false;
+        }
+        let version = self.follower.version_of(&SETUP);
+        if self.setup.version != version || self.setup.is_full() {
+            self.setup = Setup {
+                version,
+                ..Setup::default()
+            };
+        }
+        let version = self.follower.version(Watched::Consumption);
+        if self.consumption.version != version || self.consumption.counters.len() > MAX_ENTRIES {
+            self.consumption = Consumption {
+                version,
+                ..Consumption::default()
             };
         }
         true
     }
 
-    /// Before an own write of counters.
-    pub fn begin(&self, conn: &Conn, generation: u64) -> Option<BeforeChange> {
-        conn.begin_change(self.stamp.filter(|_| self.generation == generation))
-    }
-
-    /// After it: moves what is kept along, or lets it go when more happened than these increments.
-    pub fn end(&mut self, conn: &Conn, before: Option<BeforeChange>, added: &[Added<'_>]) {
-        let rows = i32::try_from(added.len()).unwrap_or(i32::MAX);
-        self.stamp = before.and_then(|before| conn.end_change(before, rows));
-        if self.stamp.is_none() {
+    /// After an own write of counters in one commit: moves what is kept along. When more happened to their table than
+    /// these increments, its version is another now, and what is kept goes at the next refresh.
+    pub fn written(&mut self, conn: &Conn, generation: u64, added: &[Added<'_>]) {
+        if self.generation != generation
+            || !self
+                .follower
+                .was_only(conn, Watched::Consumption, added.len() as u64)
+        {
             return;
         }
         for Added {
@@ -107,12 +168,14 @@ impl Memory {
             cost,
         } in added
         {
-            if let Some(counters) = self.counters.get_mut(*dimension) {
+            if let Some(counters) = self.consumption.counters.get_mut(*dimension) {
                 counters.apply(key, *bucket, *cost);
             }
         }
     }
+}
 
+impl Consumption {
     fn counters(&mut self, dimension: &Rc<str>, bucket: f64) -> &mut Counters {
         let counters = self
             .counters
@@ -152,6 +215,13 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
+    /// Where answers from these tables may be kept.
+    fn memory_of(&mut self, tables: &[Watched]) -> Option<&mut Memory> {
+        self.memory
+            .as_deref_mut()
+            .filter(|memory| tables.iter().all(|table| memory.follower.is_usable(*table)))
+    }
+
     pub fn membership(
         &mut self,
         key: &str,
@@ -160,13 +230,14 @@ impl View<'_> {
         let kept = self
             .memory
             .as_ref()
-            .and_then(|memory| memory.memberships.get(key)?.get(connection_id));
+            .and_then(|memory| memory.setup.memberships.get(key)?.get(connection_id));
         if let Some(kept) = kept {
             return Ok(kept.clone());
         }
         let found = share_lookup::membership(self.conn, key, connection_id)?.map(Rc::new);
-        if let Some(memory) = &mut self.memory {
+        if let Some(memory) = self.memory_of(&POOLS) {
             memory
+                .setup
                 .memberships
                 .entry(key.into())
                 .or_default()
@@ -186,14 +257,17 @@ impl View<'_> {
         let kept = self
             .memory
             .as_ref()
-            .and_then(|memory| memory.plans.get(connection_id)?.get(provider));
+            .and_then(|memory| memory.setup.plans.get(connection_id)?.get(provider));
         if let Some(kept) = kept {
             return (Rc::clone(kept), None);
         }
         let ResolvedPlan { plan, error, .. } =
             shelf.resolve(self.conn, connection_id, provider, compat);
-        if let (Some(memory), None) = (&mut self.memory, &error) {
+        if error.is_none()
+            && let Some(memory) = self.memory_of(&[Watched::Plans])
+        {
             memory
+                .setup
                 .plans
                 .entry(connection_id.into())
                 .or_default()
@@ -207,7 +281,7 @@ impl View<'_> {
         let kept = self
             .memory
             .as_ref()
-            .and_then(|memory| memory.limits.get(pool_id)?.get(&plan.id));
+            .and_then(|memory| memory.setup.limits.get(pool_id)?.get(&plan.id));
         if let Some(kept) = kept {
             return Rc::clone(kept);
         }
@@ -221,6 +295,7 @@ impl View<'_> {
             .collect();
         if let Some(memory) = &mut self.memory {
             memory
+                .setup
                 .limits
                 .entry(pool_id.into())
                 .or_default()
@@ -239,66 +314,72 @@ impl View<'_> {
         if let Some(kept) = self
             .memory
             .as_ref()
-            .and_then(|memory| memory.model_caps.get(&names))
+            .and_then(|memory| memory.setup.model_caps.get(&names))
         {
             return Ok(kept.clone());
         }
         let cap = share_plans::get_model_cap(self.conn, pool_id, key, model)?;
-        if let Some(memory) = &mut self.memory {
-            memory.model_caps.insert(names, cap.clone());
+        if let Some(memory) = self.memory_of(&[Watched::ModelCaps]) {
+            memory.setup.model_caps.insert(names, cap.clone());
         }
         Ok(cap)
     }
 
     pub fn pool(&mut self, id: &str) -> Result<Option<Rc<Pool>>, SqlError> {
-        if let Some(kept) = self.memory.as_ref().and_then(|memory| memory.pools.get(id)) {
+        if let Some(kept) = self
+            .memory
+            .as_ref()
+            .and_then(|memory| memory.setup.pools.get(id))
+        {
             return Ok(kept.clone());
         }
         let pool = share_pools::get(self.conn, id)?.map(Rc::new);
-        if let Some(memory) = &mut self.memory {
-            memory.pools.insert(id.into(), pool.clone());
+        if let Some(memory) = self.memory_of(&POOLS) {
+            memory.setup.pools.insert(id.into(), pool.clone());
         }
         Ok(pool)
     }
 
     /// The two buckets of a key's counter.
     pub fn own(&mut self, dimension: &Rc<str>, key: &str, bucket: f64) -> Result<Pair, SqlError> {
-        let Some(memory) = &mut self.memory else {
-            return share_consumption::pair(self.conn, key, dimension, bucket);
+        let conn = self.conn;
+        let Some(Memory { consumption, .. }) = self.memory_of(&[Watched::Consumption]) else {
+            return share_consumption::pair(conn, key, dimension, bucket);
         };
-        let counters = memory.counters(dimension, bucket);
+        let counters = consumption.counters(dimension, bucket);
         if let Some(rows) = &counters.rows {
             return Ok(rows.pair(key));
         }
         if let Some(pair) = counters.own.get(key) {
             return Ok(*pair);
         }
-        let pair = share_consumption::pair(self.conn, key, dimension, bucket)?;
+        let pair = share_consumption::pair(conn, key, dimension, bucket)?;
         counters.own.insert(key.into(), pair);
         Ok(pair)
     }
 
     /// The two buckets of a dimension over all keys.
     pub fn totals(&mut self, dimension: &Rc<str>, bucket: f64) -> Result<Pair, SqlError> {
-        let Some(memory) = &mut self.memory else {
-            return share_consumption::dimension_totals(self.conn, dimension, bucket);
+        let conn = self.conn;
+        let Some(Memory { consumption, .. }) = self.memory_of(&[Watched::Consumption]) else {
+            return share_consumption::dimension_totals(conn, dimension, bucket);
         };
-        let counters = memory.counters(dimension, bucket);
+        let counters = consumption.counters(dimension, bucket);
         if let Some(totals) = counters.totals {
             return Ok(totals);
         }
         // Moved by an own write since the database summed them: now the rows are worth loading.
         let moved = counters.moved;
-        let totals = if moved && memory.load_rows(self.conn, dimension, bucket)? {
-            memory
+        let totals = if moved && consumption.load_rows(conn, dimension, bucket)? {
+            consumption
                 .counters(dimension, bucket)
                 .rows
                 .as_ref()
                 .map_or_else(Pair::default, Rows::totals)
         } else {
-            share_consumption::dimension_totals(self.conn, dimension, bucket)?
+            share_consumption::dimension_totals(conn, dimension, bucket)?
         };
-        memory.counters(dimension, bucket).totals = Some(totals);
+        consumption.counters(dimension, bucket).totals = Some(totals);
         Ok(totals)
     }
 
@@ -309,16 +390,17 @@ impl View<'_> {
         bucket: f64,
         keys: impl Iterator<Item = &'k str>,
     ) -> Result<(Vec<Pair>, Pair), SqlError> {
-        if let Some(memory) = &mut self.memory
-            && memory.load_rows(self.conn, dimension, bucket)?
+        let conn = self.conn;
+        if let Some(Memory { consumption, .. }) = self.memory_of(&[Watched::Consumption])
+            && consumption.load_rows(conn, dimension, bucket)?
         {
-            let counters = memory.counters(dimension, bucket);
+            let counters = consumption.counters(dimension, bucket);
             if let Some(rows) = &counters.rows {
                 let totals = *counters.totals.get_or_insert_with(|| rows.totals());
                 return Ok((keys.map(|key| rows.pair(key)).collect(), totals));
             }
         }
-        let rows = Rows::load(self.conn, dimension, bucket)?;
+        let rows = Rows::load(conn, dimension, bucket)?;
         Ok((keys.map(|key| rows.pair(key)).collect(), rows.totals()))
     }
 }

@@ -80,13 +80,9 @@ impl ShareEngine {
         conn: &Conn,
         write: impl FnOnce() -> Result<Vec<Added<'a>>, SqlError>,
     ) -> Result<(), SqlError> {
-        let before = match self.memory.try_borrow() {
-            Ok(memory) => memory.begin(conn, self.link.generation()),
-            Err(_) => None,
-        };
         let added = write()?;
         if let Ok(mut memory) = self.memory.try_borrow_mut() {
-            memory.end(conn, before, &added);
+            memory.written(conn, self.link.generation(), &added);
         }
         Ok(())
     }

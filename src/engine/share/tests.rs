@@ -25,6 +25,8 @@ const START: f64 = 1_790_000_000_000.0;
 #[derive(Debug, Clone)]
 enum Op {
     Consume {
+        /// Which of two instances on the connection.
+        engine: usize,
         key: usize,
         dimension: usize,
         cost: f64,
@@ -52,19 +54,25 @@ enum Op {
     Compare,
 }
 
-const HOST_SQL: [&str; 6] = [
+const HOST_SQL: [&str; 11] = [
     "DELETE FROM quota_consumption WHERE api_key_id = 'k1'",
     "UPDATE quota_consumption SET consumed = consumed * 1.5 WHERE api_key_id = 'k2'",
     "UPDATE quota_allocations SET weight = 100 - weight",
     "UPDATE quota_allocations SET policy = 'soft' WHERE api_key_id = 'k0'",
     "UPDATE provider_plans SET dimensions_json = '[]'",
     "INSERT INTO host_log VALUES (1)",
+    "INSERT INTO bare_log VALUES (abs(random()))",
+    "DELETE FROM quota_consumption",
+    // Takes the allocations away with it.
+    "REPLACE INTO quota_pools VALUES ('p', 'c', 'P', '2026', 'group-demo')",
+    "INSERT OR IGNORE INTO quota_allocations VALUES ('p', 'k0', 50, NULL, NULL, 'hard')",
+    "DELETE FROM quota_pool_connections WHERE connection_id = 'd'",
 ];
 
 fn op() -> impl Strategy<Value = Op> {
     let place = || (0..KEYS.len(), 0..DIMENSIONS.len(), 0.001..9.0_f64);
     prop_oneof![
-        4 => place().prop_map(|(key, dimension, cost)| Op::Consume { key, dimension, cost }),
+        4 => (0..2_usize, place()).prop_map(|(engine, (key, dimension, cost))| Op::Consume { engine, key, dimension, cost }),
         2 => (0..KEYS.len(), 0.0..5.0_f64, 0.0..2.0_f64).prop_map(|(key, tokens, usd)| Op::Record { key, tokens, usd }),
         1 => place().prop_map(|(key, dimension, cost)| Op::Foreign { key, dimension, cost }),
         1 => (0..HOST_SQL.len()).prop_map(Op::HostSql),
@@ -78,6 +86,7 @@ fn seed(conn: &Conn) {
     share_schema::ensure(conn).unwrap();
     for sql in [
         "CREATE TABLE host_log (v INTEGER)",
+        "CREATE TABLE bare_log (v INTEGER PRIMARY KEY) WITHOUT ROWID",
         "INSERT INTO quota_pools VALUES ('p', 'c', 'P', '2026', 'group-demo')",
         "INSERT INTO quota_pool_connections (pool_id, connection_id) VALUES ('p', 'c'), ('p', 'd')",
         "INSERT INTO quota_allocations VALUES ('p','k0',40,NULL,NULL,'hard'), ('p','k1',30,5,'usd','soft'), \
@@ -153,17 +162,20 @@ fn compare(engine: &ShareEngine, conn: &Conn, now: f64) {
 fn run(ops: &[Op], conn: &Conn, other: Option<&Conn>) {
     let link = Link::default();
     link.set_conn(Some(conn.clone()));
-    let engine = ShareEngine::new(link, Compat::Corrected);
+    let engines = [(); 2].map(|()| ShareEngine::new(link.clone(), Compat::Corrected));
+    let engine = &engines[0];
+    let compare_all = |now| engines.iter().for_each(|engine| compare(engine, conn, now));
     let mut now = START;
     for op in ops {
         match *op {
             Op::Consume {
+                engine,
                 key,
                 dimension,
                 cost,
             } => {
                 let (dimension, window) = DIMENSIONS[dimension];
-                engine
+                engines[engine]
                     .consume(conn, KEYS[key], dimension, window_ms(window), cost, now)
                     .unwrap();
             }
@@ -211,14 +223,14 @@ fn run(ops: &[Op], conn: &Conn, other: Option<&Conn>) {
                 engine
                     .consume(conn, KEYS[key], dimension, window_ms(window), cost, now)
                     .unwrap();
-                compare(&engine, conn, now);
+                compare_all(now);
                 conn.execute("ROLLBACK", &[]).unwrap();
             }
             Op::Later(ms) => now += ms,
-            Op::Compare => compare(&engine, conn, now),
+            Op::Compare => compare_all(now),
         }
     }
-    compare(&engine, conn, now);
+    compare_all(now);
 }
 
 proptest! {

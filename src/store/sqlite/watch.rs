@@ -33,11 +33,26 @@ pub enum Watched {
     Usage,
     Cooldowns,
     Keys,
-    Models,
+    Consumption,
+    Pools,
+    PoolConnections,
+    Allocations,
+    Plans,
+    ModelCaps,
 }
 
 impl Watched {
-    pub const ALL: [Self; 4] = [Self::Usage, Self::Cooldowns, Self::Keys, Self::Models];
+    pub const ALL: [Self; 9] = [
+        Self::Usage,
+        Self::Cooldowns,
+        Self::Keys,
+        Self::Consumption,
+        Self::Pools,
+        Self::PoolConnections,
+        Self::Allocations,
+        Self::Plans,
+        Self::ModelCaps,
+    ];
 
     #[must_use]
     pub fn table(self) -> &'static str {
@@ -45,18 +60,28 @@ impl Watched {
             Self::Usage => "rate_limit_usage",
             Self::Cooldowns => "rate_limit_cooldowns",
             Self::Keys => "api_keys",
-            Self::Models => "models",
+            Self::Consumption => "quota_consumption",
+            Self::Pools => "quota_pools",
+            Self::PoolConnections => "quota_pool_connections",
+            Self::Allocations => "quota_allocations",
+            Self::Plans => "provider_plans",
+            Self::ModelCaps => "quota_allocation_model_caps",
         }
     }
 }
+
+/// A value per table.
+pub type PerTable<T> = [T; Watched::ALL.len()];
 
 /// What was known at one moment: equal for a table = that table has not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Epochs {
     /// Counts changes that nothing explains.
     pub unexplained: u64,
+    /// Counts changes after which a name may mean another table.
+    pub schema: u64,
     /// Rows that this connection changed, per table.
-    rows: [u64; 4],
+    rows: PerTable<u64>,
 }
 
 impl Epochs {
@@ -94,11 +119,13 @@ struct Baseline {
     stamp: Stamp,
     data_version: i64,
     schema_version: i64,
+    /// Of the temp database; 0 as long as nothing was made there.
+    temp_schema: i64,
     total_changes: c_int,
     hooked: u64,
-    rows: [u64; 4],
+    rows: PerTable<u64>,
     /// Tables that were seen to be empty.
-    empty: [bool; 4],
+    empty: PerTable<bool>,
 }
 
 /// How commits by others are seen.
@@ -116,7 +143,7 @@ enum Others {
 #[derive(Default)]
 pub struct HookCounts {
     total: Cell<u64>,
-    rows: [Cell<u64>; 4],
+    rows: PerTable<Cell<u64>>,
 }
 
 /// The watch over one connection.
@@ -128,19 +155,23 @@ pub struct Watch {
     baseline: Cell<Option<Baseline>>,
     others: Cell<Option<Others>>,
     unexplained: Cell<u64>,
+    schema: Cell<u64>,
+    /// The tables that somebody remembers and that are there.
+    followed: Cell<PerTable<bool>>,
     /// Stamps that had to be explained, and those that could not be.
     pub explained_total: Cell<u64>,
     pub unexplained_total: Cell<u64>,
 }
 
 impl Watch {
-    fn rows(&self) -> [u64; 4] {
+    fn rows(&self) -> PerTable<u64> {
         std::array::from_fn(|table| self.counts.rows[table].get())
     }
 
     fn epochs(&self) -> Epochs {
         Epochs {
             unexplained: self.unexplained.get(),
+            schema: self.schema.get(),
             rows: self.rows(),
         }
     }
@@ -211,15 +242,13 @@ impl Conn {
         self.explain()
     }
 
-    /// What is known after this connection ran one statement that changed one row, given what was known right before.
-    /// Cheaper than [`Conn::epochs`]: on WAL the header counts commits, and one commit more can only be that statement's.
+    /// What is known after this connection changed `rows` rows in one commit. Cheaper than [`Conn::epochs`]: where commits
+    /// are counted (on WAL in the header, elsewhere by the pager), one commit more can only be that one.
     #[must_use]
-    pub fn epochs_after_own_row(&self) -> Option<Epochs> {
+    pub fn epochs_after_own_rows(&self, rows: u64) -> Option<Epochs> {
         let shared = self.shared();
         let watch = &shared.watch;
-        let (Some(mut baseline), Some(others @ Others::Wal { .. })) =
-            (watch.baseline.get(), watch.others.get())
-        else {
+        let (Some(mut baseline), Some(others)) = (watch.baseline.get(), watch.others.get()) else {
             return self.epochs();
         };
         if !self.is_quiet() {
@@ -229,10 +258,18 @@ impl Conn {
         let hooked = watch.counts.total.get();
         // SAFETY: the handle is live and on this thread.
         let total_changes = unsafe { (shared.api.total_changes)(shared.db) };
-        let commits = change_counter(&stamp).wrapping_sub(change_counter(&baseline.stamp));
+        let changed = total_changes.wrapping_sub(baseline.total_changes);
+        let commits = if matches!(others, Others::Wal { .. }) {
+            change_counter(&stamp).wrapping_sub(change_counter(&baseline.stamp))
+        } else if stamp.others == baseline.stamp.others {
+            stamp.main.wrapping_sub(baseline.stamp.main)
+        } else {
+            return self.epochs();
+        };
         let only_this = commits == 1
-            && hooked == baseline.hooked + 1
-            && total_changes.wrapping_sub(baseline.total_changes) == 1
+            && rows > 0
+            && hooked - baseline.hooked == rows
+            && u64::from(changed.cast_unsigned()) == rows
             && stamp.pager == baseline.stamp.pager
             && stamp.temp == baseline.stamp.temp;
         if !only_this {
@@ -270,15 +307,22 @@ impl Conn {
         }
         let undisturbed = watch.hook(shared);
         let mut fresh = self.baseline()?;
-        let last = watch.baseline.get().filter(|last| {
+        let same_schema = watch.baseline.get().filter(|last| {
+            last.stamp.pager == fresh.stamp.pager
+                && last.schema_version == fresh.schema_version
+                && last.temp_schema == fresh.temp_schema
+        });
+        if same_schema.is_none() {
+            watch.schema.set(watch.schema.get() + 1);
+        }
+        // An empty BEGIN IMMEDIATE of the host moves the pagers, but not the header of a WAL.
+        let is_wal = matches!(watch.others.get(), Some(Others::Wal { .. }));
+        let last = same_schema.filter(|last| {
             let reported = fresh.hooked - last.hooked;
             let changed = fresh.total_changes.wrapping_sub(last.total_changes);
             undisturbed
-                && last.stamp.pager == fresh.stamp.pager
-                && last.stamp.temp == fresh.stamp.temp
                 && last.data_version == fresh.data_version
-                && last.schema_version == fresh.schema_version
-                && reported > 0
+                && (reported > 0 || (is_wal && last.stamp.others == fresh.stamp.others))
                 && reported == u64::from(changed.cast_unsigned())
         });
         let counter = if let Some(last) = last {
@@ -295,9 +339,10 @@ impl Conn {
 
     /// Counts a table as changed that became empty although no row of it was reported.
     fn note_emptied(&self, last: &Baseline, fresh: &mut Baseline) {
+        let followed = self.shared().watch.followed.get();
         for table in Watched::ALL {
             let place = table as usize;
-            if fresh.rows[place] != last.rows[place] {
+            if !followed[place] || fresh.rows[place] != last.rows[place] {
                 continue;
             }
             // Without a report nothing came in either.
@@ -310,13 +355,26 @@ impl Conn {
         }
     }
 
+    /// Says that somebody remembers a table, or that the name no longer means one.
+    pub(super) fn set_followed(&self, table: Watched, followed: bool) {
+        let watch = &self.shared().watch;
+        let mut tables = watch.followed.get();
+        tables[table as usize] = followed;
+        watch.followed.set(tables);
+    }
+
     /// Whether the table is there and empty.
     fn has_no_row(&self, table: Watched) -> bool {
         let sql = match table {
             Watched::Usage => "SELECT 1 FROM main.rate_limit_usage LIMIT 1",
             Watched::Cooldowns => "SELECT 1 FROM main.rate_limit_cooldowns LIMIT 1",
             Watched::Keys => "SELECT 1 FROM main.api_keys LIMIT 1",
-            Watched::Models => "SELECT 1 FROM main.models LIMIT 1",
+            Watched::Consumption => "SELECT 1 FROM main.quota_consumption LIMIT 1",
+            Watched::Pools => "SELECT 1 FROM main.quota_pools LIMIT 1",
+            Watched::PoolConnections => "SELECT 1 FROM main.quota_pool_connections LIMIT 1",
+            Watched::Allocations => "SELECT 1 FROM main.quota_allocations LIMIT 1",
+            Watched::Plans => "SELECT 1 FROM main.provider_plans LIMIT 1",
+            Watched::ModelCaps => "SELECT 1 FROM main.quota_allocation_model_caps LIMIT 1",
         };
         self.query_row(sql, &[], |_| ())
             .is_ok_and(|row| row.is_none())
@@ -331,6 +389,12 @@ impl Conn {
             let before = self.take_stamp(others)?;
             let data_version = self.pragma("PRAGMA main.data_version")?;
             let schema_version = self.pragma("PRAGMA main.schema_version")?;
+            // Asking would open it.
+            let temp_schema = if self.has_temp() {
+                self.pragma("PRAGMA temp.schema_version")?
+            } else {
+                0
+            };
             // SAFETY: the handle is live and on this thread.
             let total_changes = unsafe { (shared.api.total_changes)(shared.db) };
             let hooked = shared.watch.counts.total.get();
@@ -341,10 +405,11 @@ impl Conn {
                     stamp: before,
                     data_version,
                     schema_version,
+                    temp_schema,
                     total_changes,
                     hooked,
                     rows,
-                    empty: [false; 4],
+                    empty: PerTable::default(),
                 });
             }
         }
@@ -429,6 +494,11 @@ impl Conn {
 
     fn data_version(&self, database: &CStr) -> Option<u32> {
         self.file_control(database, ffi::SQLITE_FCNTL_DATA_VERSION)
+    }
+
+    /// Whether the temp database was opened.
+    pub(super) fn has_temp(&self) -> bool {
+        self.data_version(c"temp").is_some()
     }
 }
 

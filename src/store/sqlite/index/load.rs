@@ -1,78 +1,11 @@
-//! Reading the tables into the index, and telling whether they have the shape that its rules rely on.
+//! Reading the tables into the index. Which rows it cannot hold is found out here; whether a table may be held at all is not.
 
 use super::super::connection::Conn;
 use super::super::error::SqlError;
 use super::super::statement::Param::{Num, Text};
 use super::super::statement::Row;
-use super::super::watch::Watched;
 use super::series::{MAX_TOKENS, Series, is_whole_instant};
 use super::{RouteName, RouteUsage};
-
-/// Columns that must be there with these declared types (upper case), for equality and sums to mean what they mean here.
-fn expected_columns(table: Watched) -> &'static [(&'static str, &'static str)] {
-    match table {
-        Watched::Usage => &[
-            ("platform", "TEXT"),
-            ("model_id", "TEXT"),
-            ("key_id", "INTEGER"),
-            ("kind", "TEXT"),
-            ("tokens", "INTEGER"),
-            ("created_at_ms", "INTEGER"),
-        ],
-        Watched::Cooldowns => &[
-            ("platform", "TEXT"),
-            ("model_id", "TEXT"),
-            ("key_id", "INTEGER"),
-            ("expires_at_ms", "INTEGER"),
-        ],
-        Watched::Keys => &[("id", "INTEGER")],
-        Watched::Models => &[("platform", "TEXT"), ("model_id", "TEXT")],
-    }
-}
-
-/// Whether the name means an ordinary table of the main database with plain columns.
-pub fn has_expected_shape(conn: &Conn, table: Watched) -> Result<bool, SqlError> {
-    let name = Text(table.table());
-    // A temporary table or view of the same name would be what SQL reads.
-    let shadowed = conn.query_row(
-        "SELECT 1 FROM temp.sqlite_master WHERE lower(name) = ?",
-        &[name],
-        |_| (),
-    )?;
-    if shadowed.is_some() {
-        return Ok(false);
-    }
-    let definition = conn.query_row(
-        "SELECT sql FROM main.sqlite_master WHERE lower(name) = ? AND type = 'table' AND rootpage > 0",
-        &[name],
-        |row| row.string(0).unwrap_or_default().to_ascii_uppercase(),
-    )?;
-    let Some(definition) = definition else {
-        return Ok(false);
-    };
-    // WITHOUT ROWID tables are invisible to the update hook, and so are the rows that ON CONFLICT REPLACE takes away.
-    if ["COLLATE", "GENERATED", "WITHOUT", "REPLACE"]
-        .iter()
-        .any(|word| definition.contains(word))
-    {
-        return Ok(false);
-    }
-    let columns = conn.query(
-        "SELECT lower(name), upper(type) FROM pragma_table_info(?, 'main')",
-        &[name],
-        |row| {
-            (
-                row.string(0).unwrap_or_default(),
-                row.string(1).unwrap_or_default(),
-            )
-        },
-    )?;
-    Ok(expected_columns(table).iter().all(|(name, kind)| {
-        columns
-            .iter()
-            .any(|(column, declared)| column == name && declared == kind)
-    }))
-}
 
 /// Usage of one route after an instant: two ranges of `idx_rate_limit_usage_lookup`, the first read from the index alone.
 pub fn route(conn: &Conn, name: &RouteName<'_>, floor: f64) -> Result<RouteUsage, SqlError> {

@@ -12,8 +12,9 @@ use rustc_hash::FxHashMap;
 
 use self::series::Series;
 use super::connection::Conn;
+use super::follow::Follower;
 use super::usage::UsageKind;
-use super::watch::{Epochs, Watched};
+use super::watch::Watched;
 use crate::core::route::RouteName;
 use crate::core::time::DAY;
 use crate::core::windows::Span;
@@ -21,6 +22,9 @@ use crate::core::windows::Span;
 /// A route with more rows than this is read again only when it is asked about twice without a change in between: a writer
 /// that never pauses would make reading cost more than counting.
 const EAGER_ROWS: usize = 512;
+
+/// The tables it is made from.
+const TABLES: [Watched; 3] = [Watched::Usage, Watched::Cooldowns, Watched::Keys];
 
 /// A route as the index is asked about it.
 #[derive(Debug, Clone, Copy)]
@@ -94,10 +98,7 @@ pub struct IndexStats {
 #[derive(Debug, Default)]
 pub struct Index {
     generation: u64,
-    /// What was known at the last look.
-    last: Option<Epochs>,
-    versions: [u64; 4],
-    usable: [bool; 4],
+    follower: Follower,
     usage: FxHashMap<u32, RouteUsage>,
     /// Stale routes that were asked about once: under which version.
     asked: FxHashMap<u32, u64>,
@@ -118,6 +119,7 @@ impl Index {
     #[must_use]
     pub fn new() -> Self {
         Self {
+            follower: Follower::new(&TABLES),
             pruned_until: f64::NEG_INFINITY,
             ..Self::default()
         }
@@ -132,57 +134,19 @@ impl Index {
                 ..Self::new()
             };
         }
-        let Some(now) = conn.epochs() else {
+        let looked = self.follower.look(conn);
+        if !looked {
             self.stats.in_transaction += 1;
-            return false;
-        };
-        if self
-            .last
-            .is_none_or(|last| last.unexplained != now.unexplained)
-        {
-            self.usable =
-                Watched::ALL.map(|table| load::has_expected_shape(conn, table).unwrap_or(false));
         }
-        self.follow(now);
-        true
-    }
-
-    /// Moves the versions of the tables that changed since the last look.
-    fn follow(&mut self, now: Epochs) {
-        for table in Watched::ALL {
-            if self.last.is_none_or(|last| !last.same(table, &now)) {
-                self.versions[table as usize] += 1;
-            }
-        }
-        self.last = Some(now);
-    }
-
-    /// Call after a statement of ours that changed `rows` rows of one table right after a look: whether that is all that
-    /// happened, so that the change may be applied in memory.
-    fn was_only(&mut self, conn: &Conn, table: Watched, rows: u64) -> bool {
-        let Some(last) = self.last else { return false };
-        let now = if rows == 1 {
-            conn.epochs_after_own_row()
-        } else {
-            conn.epochs()
-        };
-        let Some(now) = now else { return false };
-        let version = self.versions[table as usize];
-        let only =
-            now.unexplained == last.unexplained && now.rows(table) == last.rows(table) + rows;
-        self.follow(now);
-        if only {
-            self.versions[table as usize] = version;
-        }
-        only
+        looked
     }
 
     fn version(&self, table: Watched) -> u64 {
-        self.versions[table as usize]
+        self.follower.version(table)
     }
 
     fn is_usable(&self, table: Watched) -> bool {
-        self.usable[table as usize]
+        self.follower.is_usable(table)
     }
 
     /// Requests of a route after an instant. Like every question: only right after a look that said yes.
@@ -305,17 +269,13 @@ impl Index {
         Some(())
     }
 
-    /// After reading a table: whether it is still what it was when the reading began.
+    /// After reading a table: nothing when it changed since the reading began.
     fn confirm(&mut self, conn: &Conn, table: Watched) -> Option<()> {
-        let now = conn.epochs()?;
-        let same = self.last.is_some_and(|last| last.same(table, &now));
-        self.follow(now);
-        if same {
-            Some(())
-        } else {
+        let same = self.follower.confirm(conn, table);
+        if !same {
             self.stats.changed += 1;
-            None
         }
+        same.then_some(())
     }
 
     /// The routes of an account that has been read whole, for questions after an instant. `name` turns a model into a
@@ -567,7 +527,10 @@ impl Index {
         rows: &[(UsageKind, f64)],
         at: f64,
     ) {
-        if !self.was_only(conn, Watched::Usage, rows.len() as u64) {
+        if !self
+            .follower
+            .was_only(conn, Watched::Usage, rows.len() as u64)
+        {
             return;
         }
         let version = self.version(Watched::Usage);
@@ -624,7 +587,7 @@ impl Index {
 
     /// Applies a prune of ours that deleted `rows` rows.
     pub fn pruned(&mut self, conn: &Conn, until: f64, rows: u64, now: f64) {
-        if rows > 0 && !self.was_only(conn, Watched::Usage, rows) {
+        if rows > 0 && !self.follower.was_only(conn, Watched::Usage, rows) {
             return;
         }
         self.pruned_until = self.pruned_until.max(until);
@@ -657,7 +620,7 @@ impl Index {
 
     /// Applies a bench of ours: set (`Some`) or lifted, `rows` rows changed.
     pub fn bench_changed(&mut self, conn: &Conn, route: u32, ends: Option<f64>, rows: u64) {
-        if rows == 0 || self.was_only(conn, Watched::Cooldowns, rows) {
+        if rows == 0 || self.follower.was_only(conn, Watched::Cooldowns, rows) {
             let version = self.version(Watched::Cooldowns);
             self.cooldowns.insert(
                 route,
@@ -673,9 +636,7 @@ impl Index {
     pub fn forget_handles(&mut self) {
         *self = Self {
             generation: self.generation,
-            last: self.last,
-            versions: self.versions,
-            usable: self.usable,
+            follower: std::mem::take(&mut self.follower),
             pruned_until: self.pruned_until,
             stats: self.stats,
             ..Self::new()
