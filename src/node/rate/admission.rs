@@ -35,7 +35,7 @@ fn candidate(numbers: &[f64]) -> Candidate {
 /// The first `count` requests; lease and index of the one that was admitted as `lease * 65536 + index`, or -1.
 #[napi(catch_unwind)]
 #[allow(clippy::cast_precision_loss)] // leases stay below 2^37
-pub fn admit(engine: u32, requests: Float64Array, count: u32, now: f64, dry: bool) -> Result<f64> {
+pub fn admit(engine: u32, requests: &[f64], count: u32, now: f64, dry: bool) -> Result<f64> {
     with(engine, |cell| {
         let candidates = requests
             .chunks_exact(WIDTH)
@@ -51,7 +51,7 @@ pub fn admit(engine: u32, requests: Float64Array, count: u32, now: f64, dry: boo
 /// What the accounts of the first `count` requests are held to: per minute, per day, tokens per day, billed tokens per token
 /// of each request.
 #[napi(catch_unwind)]
-pub fn account_limits(engine: u32, requests: Float64Array, count: u32) -> Result<Float64Array> {
+pub fn account_limits(engine: u32, requests: &[f64], count: u32) -> Result<Float64Array> {
     with(engine, |cell| {
         let mut engine = cell.engine()?;
         let limits: Vec<f64> = requests
@@ -123,7 +123,7 @@ pub struct Explanation {
 }
 
 #[napi(catch_unwind)]
-pub fn explain(engine: u32, request: Float64Array, index: u32, now: f64) -> Result<Explanation> {
+pub fn explain(engine: u32, request: &[f64], index: u32, now: f64) -> Result<Explanation> {
     with(engine, |cell| {
         let start = index as usize * WIDTH;
         let Some(numbers) = request.get(start..start + WIDTH) else {
@@ -148,7 +148,7 @@ pub struct Ranking {
 }
 
 #[napi(catch_unwind)]
-pub fn rank(engine: u32, requests: Float64Array, count: u32, now: f64) -> Result<Ranking> {
+pub fn rank(engine: u32, requests: &[f64], count: u32, now: f64) -> Result<Ranking> {
     with(engine, |cell| {
         let mut engine = cell.engine()?;
         let pressure: Vec<f64> = requests
