@@ -23,6 +23,7 @@ function wholeTokens(tokens) {
 function createAdmission(ctx, { rate, inputs }) {
   const engine = rate.number;
   const { routeOf, requireLimits, limitOf, tokensOf, instant, publishedCap, getKeyConcurrencyLimit } = inputs;
+  const { holdRoutes, letGoOfRoutes } = inputs;
   /** The array between calls. It is taken out while it is filled: a getter of a request may call back. */
   let spare = null;
 
@@ -71,12 +72,19 @@ function createAdmission(ctx, { rate, inputs }) {
   function flatten(requests, replicas = 1) {
     const list = Array.isArray(requests) ? requests : [requests];
     const count = list.length;
+    // A proxy may say anything.
+    if (!Number.isInteger(count) || count < 0) throw invalidArgument('the number of requests must be a whole number');
     if (count > MAX_REQUESTS) throw invalidArgument(`at most ${MAX_REQUESTS} requests fit into one call`);
     let numbers = spare;
     spare = null;
     if (numbers === null || numbers.length < count * WIDTH) numbers = new Float64Array(Math.max(16, count) * WIDTH);
     const known = new Map();
-    for (let place = 0; place < count; place += 1) write(list[place], numbers, place * WIDTH, known, replicas);
+    holdRoutes();
+    try {
+      for (let place = 0; place < count; place += 1) write(list[place], numbers, place * WIDTH, known, replicas);
+    } finally {
+      letGoOfRoutes();
+    }
     spare = numbers;
     return { numbers, count };
   }

@@ -131,6 +131,8 @@ function createRateInputs(ctx, rate) {
     clock,
     routeOf,
     accountOf,
+    holdRoutes: routes.hold,
+    letGoOfRoutes: routes.letGo,
     publishedCap,
     getKeyConcurrencyLimit,
   };

@@ -11,13 +11,13 @@ function createRoutes(native) {
   let routes = new Map();
   let accounts = new Map();
   let handles = 0;
+  let held = 0;
 
   function makeRoom() {
-    handles += 1;
-    if (handles <= MAX_HANDLES) return;
+    if (handles < MAX_HANDLES || held > 0) return;
     routes = new Map();
     accounts = new Map();
-    handles = 1;
+    handles = 0;
     native.sweepRoutes();
   }
 
@@ -25,6 +25,7 @@ function createRoutes(native) {
     const known = routes.get(platform)?.get(modelId)?.get(keyId);
     if (known !== undefined) return known;
     makeRoom();
+    handles += 1;
     let models = routes.get(platform);
     if (models === undefined) routes.set(platform, (models = new Map()));
     let keys = models.get(modelId);
@@ -38,6 +39,7 @@ function createRoutes(native) {
     const known = accounts.get(platform)?.get(keyId);
     if (known !== undefined) return known;
     makeRoom();
+    handles += 1;
     let keys = accounts.get(platform);
     if (keys === undefined) accounts.set(platform, (keys = new Map()));
     const handle = native.account(platform, keyId);
@@ -45,7 +47,17 @@ function createRoutes(native) {
     return handle;
   }
 
-  return { route, account };
+  /** From here to `letGo` no handle is taken back: the caller collects several, and may run code of its own caller. */
+  function hold() {
+    makeRoom();
+    held += 1;
+  }
+
+  function letGo() {
+    held -= 1;
+  }
+
+  return { route, account, hold, letGo };
 }
 
 module.exports = { createRoutes };
