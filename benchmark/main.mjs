@@ -9,6 +9,7 @@ import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
 import { table } from '../demo/world.mjs';
 import { duration, measure, ratio } from './measure.mjs';
+import * as shared from './shared.mjs';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -71,4 +72,6 @@ for (const file of files) {
     report.suites[suite.name][size] = Object.fromEntries(results);
   }
 }
+// Processes and a server of their own: not one function against another.
+if (matches(shared.name)) report.suites[shared.name] = await shared.runSuite();
 if (values.json) writeFileSync(values.json, `${JSON.stringify(report, null, 2)}\n`);

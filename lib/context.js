@@ -25,6 +25,7 @@ function checkOptions(options) {
     dayWindow: ['utc-day', 'sliding-24h'],
     usageView: ['recorded', 'enforced'],
     onStoreLoss: ['local', 'open', 'closed'],
+    leases: ['memory', 'file'],
   };
   for (const [name, values] of Object.entries(oneOf)) {
     if (options[name] !== undefined && !values.includes(options[name])) {

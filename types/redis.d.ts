@@ -111,6 +111,11 @@ export interface ReplicaOptions {
   /** Where Redis is. Without it `QUOTA_STORE_REDIS_URL` or the setting `quotaStore.redisUrl` gives the URL of the store. */
   redis?: RedisOptions;
   /**
+   * Where requests in flight are kept: in the `memory` of this process (default), or in the database `file`, so that all
+   * processes that share it see each other's; admission is then one transaction. The table is `quota_core_leases`.
+   */
+  leases?: 'memory' | 'file';
+  /**
    * Shared admission while Redis is away: `local` (default) admits to this replica's part of every limit, rounded down, by
    * its own counts; `open` admits everything; `closed` nothing.
    */

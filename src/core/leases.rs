@@ -11,6 +11,9 @@ use super::time::MINUTE;
 /// A lease older than this was lost by its owner.
 pub const LEASE_MAX_AGE: f64 = 2.0 * MINUTE;
 
+/// By how much the clocks of processes that share leases may differ.
+const CLOCK_SKEW: f64 = MINUTE / 6.0;
+
 /// Dropped leases that are remembered.
 const MAX_LOST: usize = 10_000;
 
@@ -62,14 +65,65 @@ pub struct LeaseBook {
     lost: BTreeMap<u64, Lease>,
     expired: u64,
     acquired: u64,
+    /// Of those that others can take away: the ones that were taken here.
+    own: FxHashSet<u64>,
 }
 
 impl LeaseBook {
     /// Takes a lease; ids count from 1 and are never used again.
     pub fn acquire(&mut self, lease: Lease) -> u64 {
         self.next_id += 1;
-        let id = self.next_id;
         self.acquired += 1;
+        self.insert(self.next_id, lease);
+        self.next_id
+    }
+
+    /// Takes a lease under an id that a store of many owners gave.
+    pub fn acquire_as(&mut self, id: u64, lease: Lease) {
+        self.acquired += 1;
+        self.own.insert(id);
+        self.insert(id, lease);
+    }
+
+    /// Learns of another owner's lease.
+    pub fn learn(&mut self, id: u64, lease: Lease) {
+        self.insert(id, lease);
+    }
+
+    /// A lease is not in the store of many owners any more: somebody ended it, or, when it is one of ours and about to be too
+    /// old, somebody whose clock is ahead dropped it for its age.
+    pub fn vanished(&mut self, id: u64, now: f64) {
+        let own = self.own.contains(&id);
+        if let Some(lease) = self.release(id)
+            && own
+            && now - lease.created_at > LEASE_MAX_AGE - CLOCK_SKEW
+        {
+            self.lose(id, lease);
+        }
+    }
+
+    /// Numbers own leases from an id on.
+    pub fn number_from(&mut self, id: u64) {
+        self.next_id = self.next_id.max(id);
+    }
+
+    #[must_use]
+    pub fn contains(&self, id: u64) -> bool {
+        self.leases.contains_key(&id)
+    }
+
+    /// Every id, ascending.
+    pub fn ids(&self) -> impl Iterator<Item = u64> {
+        self.leases.keys().copied()
+    }
+
+    /// Those of a store of many owners that were taken here.
+    #[must_use]
+    pub fn own_ids(&self) -> Vec<u64> {
+        self.own.iter().copied().collect()
+    }
+
+    fn insert(&mut self, id: u64, lease: Lease) {
         for load in [
             self.routes.entry(lease.route).or_default(),
             self.accounts.entry(lease.account).or_default(),
@@ -80,12 +134,20 @@ impl LeaseBook {
         self.inexact += usize::from(!is_exact(lease.tokens));
         self.expiry.insert((Instant(lease.created_at), id));
         self.leases.insert(id, lease);
-        id
+    }
+
+    fn lose(&mut self, id: u64, lease: Lease) {
+        self.lost.insert(id, lease);
+        if self.lost.len() > MAX_LOST {
+            self.lost.pop_first();
+        }
+        self.expired += 1;
     }
 
     /// Gives a lease back. Unknown and already released ids change nothing.
     pub fn release(&mut self, id: u64) -> Option<Lease> {
         let lease = self.leases.remove(&id)?;
+        self.own.remove(&id);
         self.expiry.remove(&(Instant(lease.created_at), id));
         self.inexact -= usize::from(!is_exact(lease.tokens));
         for (loads, key) in [
@@ -118,12 +180,8 @@ impl LeaseBook {
         while let Some(&(Instant(created_at), id)) = self.expiry.first() {
             if now - created_at > LEASE_MAX_AGE {
                 if let Some(lease) = self.release(id) {
-                    self.lost.insert(id, lease);
-                    if self.lost.len() > MAX_LOST {
-                        self.lost.pop_first();
-                    }
+                    self.lose(id, lease);
                 }
-                self.expired += 1;
             } else {
                 break;
             }
@@ -250,6 +308,24 @@ mod tests {
         book.expire(1001.0 + LEASE_MAX_AGE);
         assert!(book.is_empty());
         assert_eq!(book.of_route(1), Load::default());
+    }
+
+    #[test]
+    fn what_another_owner_ended_is_gone_and_what_it_dropped_may_be_settled() {
+        let mut book = LeaseBook::default();
+        book.acquire_as(7, lease(1, 1.0, 0.0));
+        book.learn(8, lease(1, 1.0, 0.0));
+        book.acquire_as(9, lease(1, 1.0, 0.0));
+        assert_eq!(book.of_route(1).requests, 3);
+        book.vanished(7, 1000.0);
+        assert!(book.take_expired(7).is_none());
+        for id in [8, 9] {
+            book.vanished(id, LEASE_MAX_AGE - 1000.0);
+        }
+        assert!(book.take_expired(8).is_none());
+        assert!(book.take_expired(9).is_some());
+        assert!(book.is_empty());
+        assert_eq!(book.acquired_total(), 2);
     }
 
     #[test]

@@ -71,8 +71,20 @@ impl RateEngine {
         now: f64,
         dry: bool,
     ) -> Option<(usize, u64)> {
+        if dry {
+            return self.admit_now(candidates, now, dry);
+        }
+        self.in_one_step(now, |engine| engine.admit_now(candidates, now, dry))
+    }
+
+    fn admit_now(
+        &mut self,
+        candidates: impl Iterator<Item = Candidate>,
+        now: f64,
+        dry: bool,
+    ) -> Option<(usize, u64)> {
         let sight = self.look();
-        self.leases.expire(now);
+        self.expire_leases(now);
         for (index, candidate) in candidates.enumerate() {
             let Some(route) = self.route(candidate.route) else {
                 continue;
@@ -98,7 +110,7 @@ impl RateEngine {
     /// Every gate of a candidate, and what refuses.
     pub fn explain(&mut self, candidate: &Candidate, now: f64) -> (Vec<Gate>, Vec<Refusal>) {
         let sight = self.look();
-        self.leases.expire(now);
+        self.expire_leases(now);
         let Some(route) = self.route(candidate.route) else {
             return (Vec::new(), Vec::new());
         };
@@ -147,7 +159,7 @@ impl RateEngine {
     /// How full the fullest axis of a candidate would be; infinite when it is benched or out of slots.
     pub fn pressure(&mut self, candidate: &Candidate, now: f64) -> f64 {
         let sight = self.look();
-        self.leases.expire(now);
+        self.expire_leases(now);
         let Some(route) = self.route(candidate.route) else {
             return f64::INFINITY;
         };
@@ -469,8 +481,14 @@ impl RateEngine {
 
     /// Records what a lease was used for and releases it, as one unit.
     pub fn settle(&mut self, lease: u64, tokens: Option<f64>, requests: u32, now: f64) -> Settled {
-        self.leases.expire(now);
-        let (taken, outcome) = match self.leases.release(lease) {
+        self.in_one_step(now, |engine| {
+            engine.settle_now(lease, tokens, requests, now)
+        })
+    }
+
+    fn settle_now(&mut self, lease: u64, tokens: Option<f64>, requests: u32, now: f64) -> Settled {
+        self.expire_leases(now);
+        let (taken, outcome) = match self.give_lease_back(lease) {
             Some(taken) => (taken, Settled::Recorded),
             None => match self.leases.take_expired(lease) {
                 Some(taken) => (taken, Settled::RecordedLate),
@@ -495,7 +513,7 @@ impl RateEngine {
 
     /// Gives a lease back unused; whether there was one.
     pub fn cancel(&mut self, lease: u64) -> bool {
-        self.leases.release(lease).is_some() || self.leases.take_expired(lease).is_some()
+        self.give_lease_back(lease).is_some() || self.leases.take_expired(lease).is_some()
     }
 
     fn record_rows(&mut self, id: u32, route: &Route, rows: &[(UsageKind, f64)], now: f64) {

@@ -7,6 +7,7 @@
 mod admission;
 mod caps;
 mod cooldowns;
+mod file_leases;
 mod memory;
 mod memory_cooldowns;
 mod metrics;
@@ -22,6 +23,8 @@ use serde_json::json;
 
 pub use self::admission::{Candidate, Refusal, Settled};
 pub use self::cooldowns::Failure;
+use self::file_leases::LeaseFile;
+pub use self::file_leases::LeasePlace;
 use self::memory::MemoryUsage;
 use self::memory_cooldowns::MemoryCooldowns;
 use self::metrics::{Gauges, Metrics};
@@ -55,6 +58,7 @@ pub struct RateOptions {
     pub day_window: DayWindow,
     /// Answer from memory while the database is what it was.
     pub index: bool,
+    pub leases: LeasePlace,
 }
 
 /// The engine of the single-router side.
@@ -65,6 +69,7 @@ pub struct RateEngine {
     pub routes: Routes,
     index: Option<Index>,
     leases: LeaseBook,
+    lease_file: LeaseFile,
     /// Events that no database could be asked to keep.
     memory: MemoryUsage,
     /// Events that a live connection refused for now (busy, full, read-only): counted, and written back.
@@ -91,6 +96,7 @@ impl RateEngine {
             compat,
             day_window,
             index,
+            leases,
         } = options;
         Self {
             link,
@@ -99,6 +105,7 @@ impl RateEngine {
             routes: Routes::default(),
             index: index.then(Index::new),
             leases: LeaseBook::default(),
+            lease_file: LeaseFile::new(leases),
             memory: MemoryUsage::new(compat),
             backlog: MemoryUsage::new(Compat::Corrected),
             cooldowns: MemoryCooldowns::new(compat),
@@ -132,6 +139,7 @@ impl RateEngine {
                 compat: self.compat,
                 day_window: self.windows.day_window(),
                 index: self.index.is_some(),
+                leases: self.lease_file.place,
             },
         );
         *self = Self { routes, ..fresh };
@@ -158,6 +166,7 @@ impl RateEngine {
     /// Looks whether memory may answer now. Call at the start of an operation; nothing may be written before its last
     /// question.
     fn look(&mut self) -> Sight {
+        self.prepare_lease_file();
         let generation = self.link.generation();
         let Some(index) = self.index.as_mut() else {
             return Sight(None);

@@ -161,19 +161,20 @@ impl RateEngine {
     }
 
     fn in_flight_of_route(&mut self, route: u32, now: f64) -> Load {
-        self.leases.expire(now);
+        self.expire_leases(now);
         self.leases.of_route(route)
     }
 
     pub(super) fn in_flight_of_account(&mut self, account: u32, now: f64) -> Load {
-        self.leases.expire(now);
+        self.expire_leases(now);
         self.leases.of_account(account)
     }
 
     pub fn acquire_lease(&mut self, route: u32, tokens: f64, now: f64) -> u64 {
         let account = self.route(route).map_or(u32::MAX, |route| route.account);
         let tokens = self.tokens(tokens);
-        self.leases.acquire(Lease {
+        self.prepare_lease_file();
+        self.take_lease(Lease {
             route,
             account,
             tokens,
@@ -182,10 +183,13 @@ impl RateEngine {
     }
 
     pub fn release_lease(&mut self, id: u64) {
-        self.leases.release(id);
+        self.give_lease_back(id);
     }
 
     pub fn reset_leases(&mut self) {
+        for id in self.leases.own_ids() {
+            self.give_lease_back(id);
+        }
         self.leases.clear();
     }
 

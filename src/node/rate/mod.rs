@@ -20,7 +20,7 @@ use super::to_u32;
 use crate::core::Compat;
 use crate::core::windows::DayWindow;
 use crate::engine::Link as EngineLink;
-use crate::engine::rate::{RateEngine as Engine, RateOptions};
+use crate::engine::rate::{LeasePlace, RateEngine as Engine, RateOptions};
 
 /// The engine behind one JavaScript object.
 struct Cell {
@@ -75,7 +75,13 @@ impl Cell {
 #[napi]
 impl RateEngine {
     #[napi(constructor, catch_unwind)]
-    pub fn new(link: &Link, recorded: bool, sliding_day: bool, index: bool) -> Self {
+    pub fn new(
+        link: &Link,
+        recorded: bool,
+        sliding_day: bool,
+        index: bool,
+        file_leases: bool,
+    ) -> Self {
         let compat = if recorded {
             Compat::Recorded
         } else {
@@ -92,6 +98,11 @@ impl RateEngine {
                 compat,
                 day_window,
                 index,
+                leases: if file_leases {
+                    LeasePlace::File
+                } else {
+                    LeasePlace::Memory
+                },
             },
         );
         let cell = Rc::new(Cell {

@@ -11,6 +11,7 @@ mod follow;
 mod guard;
 pub mod host;
 pub mod index;
+pub mod lease_rows;
 mod library;
 mod pager;
 pub mod quota_queries;
