@@ -14,7 +14,7 @@ function createRateLimit(ctx) {
     recorded,
     (ctx.options.dayWindow ?? (recorded ? 'sliding-24h' : 'utc-day')) === 'sliding-24h',
     ctx.options.index ?? true,
-    ctx.options.leases === 'file',
+    ctx.options.leases ?? 'memory',
   );
   // Hot calls are plain functions on the engine's number.
   const native = binding;

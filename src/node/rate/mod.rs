@@ -80,7 +80,7 @@ impl RateEngine {
         recorded: bool,
         sliding_day: bool,
         index: bool,
-        file_leases: bool,
+        leases: String,
     ) -> Self {
         let compat = if recorded {
             Compat::Recorded
@@ -98,7 +98,7 @@ impl RateEngine {
                 compat,
                 day_window,
                 index,
-                leases: if file_leases {
+                leases: if leases == "file" {
                     LeasePlace::File
                 } else {
                     LeasePlace::Memory
