@@ -5,6 +5,8 @@
 mod api;
 mod connection;
 pub mod cooldowns;
+#[cfg(test)]
+mod entry_tests;
 mod error;
 mod files;
 mod follow;
