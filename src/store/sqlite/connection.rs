@@ -48,6 +48,8 @@ pub struct Shared {
     pub(super) api: Api,
     open: Cell<bool>,
     guarded: Cell<bool>,
+    /// A statement of ours is being prepared.
+    preparing: Cell<bool>,
     statements: RefCell<FxHashMap<(usize, usize), Statement>>,
     /// What was behind `main` when they were prepared.
     file: Cell<Option<MainFile>>,
@@ -63,12 +65,42 @@ impl Shared {
             api,
             open: Cell::new(true),
             guarded: Cell::new(false),
+            preparing: Cell::new(false),
             statements: RefCell::default(),
             file: Cell::new(None),
             claim: RefCell::new(None),
             own: RefCell::new(own),
             watch: Watch::default(),
         })
+    }
+
+    /// Whether the guard was disconnected by a statement of ours that is being prepared: SQLite then lets go of a schema
+    /// that `deserialize` replaced, and no host closes from there. The guard is to be connected again.
+    pub(super) fn loses_guard_while_preparing(&self) -> bool {
+        let lost = self.preparing.get();
+        if lost {
+            self.guarded.set(false);
+        }
+        lost
+    }
+
+    fn prepare(&self, sql: &str, keep: bool) -> Result<Statement, SqlError> {
+        let guarded = self.guarded.get();
+        self.preparing.set(true);
+        // SAFETY: the caller checked that the handle is live; it is on this thread.
+        let statement = unsafe { Statement::prepare(&self.api, self.db, sql, keep) };
+        self.preparing.set(false);
+        if guarded && !self.guarded.get() {
+            if let Err(error) = guard::touch(self) {
+                if let Ok(statement) = statement {
+                    // SAFETY: as above.
+                    unsafe { statement.finalize(&self.api) };
+                }
+                return Err(error);
+            }
+            self.guarded.set(true);
+        }
+        statement
     }
 
     /// Call while the handle is live: SQLite disconnects virtual tables, and so tells us, before it frees anything.
@@ -332,8 +364,7 @@ impl Conn {
         let kept = key.and_then(|key| shared.statements.borrow_mut().remove(&key));
         let statement = match kept {
             Some(statement) => statement,
-            // SAFETY: the handle is live and on this thread.
-            None => unsafe { Statement::prepare(&shared.api, shared.db, sql, key.is_some())? },
+            None => shared.prepare(sql, key.is_some())?,
         };
         let running = Running {
             shared,

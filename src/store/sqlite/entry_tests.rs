@@ -196,12 +196,15 @@ fn images_that_take_the_place_of_the_database() {
             ffi::sqlite3_deserialize(host.handle(), c"main".as_ptr(), image, size, size, flags)
         };
         assert_eq!(code, ffi::SQLITE_OK);
-        // The guard goes with the old database's schema, at the first statement after it. The next call attaches again.
-        host.query_row("SELECT COUNT(*) FROM rate_limit_usage", [], |_| Ok(()))
-            .expect("a count");
-        if !conn.is_open() {
-            conn = attach_again(&host);
-            index = Index::new();
+        // The guard goes with the old database's schema, at the first statement after it. When that is the host's own, the
+        // next call attaches again.
+        if count % 2 == 0 {
+            host.query_row("SELECT COUNT(*) FROM rate_limit_usage", [], |_| Ok(()))
+                .expect("a count");
+            if !conn.is_open() {
+                conn = attach_again(&host);
+                index = Index::new();
+            }
         }
         assert_eq!(requests(&mut index, &conn), f64::from(count));
         usage::insert(&conn, &NAME, UsageKind::Request, 0.0, NOW).expect("a row");

@@ -138,7 +138,9 @@ unsafe extern "C" fn disconnect(table: *mut ffi::sqlite3_vtab) -> c_int {
     shielded(|| {
         // SAFETY: made by `connect`; SQLite drops its pointer after this call.
         let guard = unsafe { Box::from_raw(table.cast::<GuardTable>()) };
-        guard.shared.release();
+        if !guard.shared.loses_guard_while_preparing() {
+            guard.shared.release();
+        }
         ffi::SQLITE_OK
     })
 }
