@@ -136,6 +136,12 @@ describe('one file, one SQLite library', () => {
     assert.match(error.message, /connection/);
   });
 
+  test('a path is a path, not a URI that leads to the same file', (t) => {
+    const host = new Host(t);
+    const error = refusal(() => quotaCore.createQuotaCore({ database: `file:${host.file}` }));
+    assert.equal(error.code, 'ERR_QUOTA_OPEN');
+  });
+
   test('a host connection on a path that the engine opened is refused', (t) => {
     const host = new Host(t);
     const file = join(tempFolder(t), 'own.db');

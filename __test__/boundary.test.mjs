@@ -313,3 +313,70 @@ describe('options', () => {
     core.close();
   });
 });
+
+describe('quota sharing', () => {
+  const code = 'ERR_QUOTA_INVALID_ARGUMENT';
+  const pool = { connectionId: 'c', name: 'n' };
+  const row = { apiKeyId: 'k', weight: 50 };
+  const calls = {
+    'createPool: group': (core) => core.createPool({ ...pool, groupId: 5 }),
+    'createPool: connections': (core) => core.createPool({ ...pool, connectionIds: 'c' }),
+    'createPool: allocations': (core) => core.createPool({ ...pool, allocations: {} }),
+    'createPool: policy': (core) => core.createPool({ ...pool, allocations: [{ ...row, policy: 1 }] }),
+    'createPool: cap': (core) => core.createPool({ ...pool, allocations: [{ ...row, capValue: '5' }] }),
+    'createPool: unit of a cap': (core) => core.createPool({ ...pool, allocations: [{ ...row, capUnit: 5n }] }),
+    'updatePool: name': (core) => core.updatePool('p', { name: 5 }),
+    'updatePool: allocations': (core) => core.updatePool('p', { allocations: 5 }),
+    upsertAllocations: (core) => core.upsertAllocations('p', 'text'),
+    upsertProviderPlan: (core) => core.upsertProviderPlan('c', 'openai', [{ limit: 5n }], 'manual'),
+    'decideFairShare: dimensions': (core) => core.decideFairShare({ dimensions: 5, allocation: {} }),
+    'decideFairShare: key': (core) => core.decideFairShare({ dimensions: [{}], allocation: {} }),
+    'decideFairShare: weight': (core) =>
+      core.decideFairShare({ dimensions: [{ key: {} }], allocation: { weight: '5' } }),
+    computeBurnRate: (core) => core.computeBurnRate({ length: 2 ** 40 }),
+    'computeBurnRate: sample': (core) => core.computeBurnRate([null]),
+    dimensionKeyToString: (core) => core.dimensionKeyToString(null),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    test(`${name}: a wrong type is a TypeError with a code`, (t) => {
+      const { core } = new Host(t);
+      core.ensureQuotaSchema();
+      assert.throws(() => call(core), { name: 'TypeError', code });
+      assert.deepEqual(core.listPools(), []);
+    });
+  }
+
+  test('a model that is no text lets the request pass, and is not recorded', async (t) => {
+    const { core, warnings } = new Host(t);
+    for (const model of [5, 10n, {}, Symbol('m')]) {
+      const request = { apiKeyId: 'k', connectionId: 'c', provider: 'openai', model };
+      assert.deepEqual(await core.enforceQuotaShare(request), { kind: 'allow' });
+      await core.recordConsumption({ ...request, cost: { tokens: 1 } });
+    }
+    assert.equal(warnings.length, 8);
+  });
+
+  test('variables that are numbers are read as their text', async (t) => {
+    const { core, env } = new Host(t);
+    Object.assign(env, { QUOTA_SATURATION_THRESHOLD: 0.5, QUOTA_SOFT_DEPRIORITIZE_FACTOR: 0.25 });
+    assert.equal(core.applySoftPenalty(8, true), 2);
+    core.ensureQuotaSchema();
+    core.createPool({ connectionId: 'c', name: 'n', allocations: [{ apiKeyId: 'k', weight: 100 }] });
+    core.upsertProviderPlan('c', 'openai', [{ unit: 'tokens', window: 'daily', limit: 100 }], 'manual');
+    const decision = await core.enforceQuotaShare({ apiKeyId: 'k', connectionId: 'c', provider: 'openai' });
+    assert.equal(decision.kind, 'allow');
+  });
+});
+
+test('a clock that says no instant is the system clock', (t) => {
+  for (const value of [Number.NaN, Number.POSITIVE_INFINITY, 1e300]) {
+    const host = new Host(t);
+    host.now = value;
+    const { core } = host;
+    core.ensureQuotaSchema();
+    core.recordRequest('p', 'm', 1);
+    assert.equal(core.getRateLimitStatus('p', 'm', 1, limits).rpm.used, 1);
+    assert.ok(Date.now() - Date.parse(core.createPool({ connectionId: 'c', name: 'n' }).createdAt) < 60_000);
+    assert.ok(core.selectQuotaShareTarget([{ executionKey: 'e', connectionId: 'c' }], 'combo', 'p/m').target);
+  }
+});

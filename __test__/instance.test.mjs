@@ -183,3 +183,16 @@ describe('the life of an instance', () => {
     host.core.close();
   });
 });
+
+test('a lease from before a reset meets no lease from after it', (t) => {
+  const { core } = new Host(t);
+  const before = core.acquireLease('p', 'before', 1, 100);
+  core.reset();
+  const after = core.acquireLease('p', 'after', 1, 7);
+  assert.notEqual(after, before);
+  assert.deepEqual(core.settle(before), { settled: false, expired: false });
+  core.releaseLease(before);
+  assert.equal(core.inFlightForKey('p', 1), 1);
+  core.settle(after);
+  assert.equal(core.getRateLimitStatus('p', 'after', 1, noLimits).tpm.used, 7);
+});

@@ -56,6 +56,11 @@ function stringOrNone(value, name) {
   return value === null || value === undefined ? '' : requireString(value, name);
 }
 
+function requireArray(value, name) {
+  if (!Array.isArray(value)) throw invalidArgument(`${name} must be an array, not ${describe(value)}`);
+  return value;
+}
+
 /** An optional object: null and undefined are none. */
 function optionalObject(value, name) {
   return value === null || value === undefined ? undefined : requireObject(value, name);
@@ -67,6 +72,7 @@ module.exports = {
   requireNumber,
   requireFunction,
   requireObject,
+  requireArray,
   optionalNumber,
   numberOrNone,
   finiteNumber,

@@ -14,6 +14,9 @@ const defaultLogger = {
   error: (...args) => console.error(...args),
 };
 
+/** The dates of JavaScript end here; a clock that says more, or NaN, says nothing. */
+const LAST_INSTANT = 8.64e15;
+
 const EVENTS = ['cooldown_recovered', 'cooldown_set', 'degraded', 'recovered', 'limit_learned'];
 
 /** Throws unless every option is of its documented type. */
@@ -67,7 +70,7 @@ function createContext(options) {
         const value = clock();
         if (typeof value !== 'number')
           throw invalidArgument(`options.clock must return a number, not ${describe(value)}`);
-        return value;
+        return recorded || Math.abs(value) <= LAST_INSTANT ? value : systemNow();
       }
     : systemNow;
 

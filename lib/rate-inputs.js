@@ -56,10 +56,7 @@ function createRateInputs(ctx, rate) {
     return clock();
   }
 
-  function clock() {
-    const value = ctx.now();
-    return Number.isFinite(value) || recorded ? value : ctx.systemNow();
-  }
+  const clock = ctx.now;
 
   function routeOf(platform, modelId, keyId) {
     requireString(platform, 'platform');

@@ -4,17 +4,21 @@
 
 const { randomUUID } = require('node:crypto');
 
-const { requireNumber, requireObject, requireString } = require('../args.js');
+const { requireArray, requireNumber, requireObject, requireString } = require('../args.js');
 
 const DEFAULT_GROUP_ID = 'group-demo';
 const MAX_LISTED = 500;
 const DEFAULT_LISTED = 50;
 
-function uniqueConnections(connectionId, connectionIds) {
-  if (connectionIds === undefined || connectionIds === null || connectionIds.length === 0) {
-    return [requireString(connectionId, 'connectionId')];
-  }
-  return [...new Set(connectionIds.map((id) => requireString(id, 'connectionIds[…]')))];
+const absent = (value) => value === undefined || value === null;
+
+/** An optional value of the native layer, where absent is `undefined`. */
+const optional = (check, value, name) => (absent(value) ? undefined : check(value, name));
+
+/** The members that a list names; undefined when it names none. */
+function listedConnections(connectionIds) {
+  const ids = absent(connectionIds) ? [] : requireArray(connectionIds, 'connectionIds');
+  return ids.length === 0 ? undefined : [...new Set(ids.map((id) => requireString(id, 'connectionIds[…]')))];
 }
 
 /** NULL columns are absent in the native layer. */
@@ -23,14 +27,14 @@ function toAllocation(row) {
   return {
     apiKeyId: requireString(row.apiKeyId, 'allocation.apiKeyId'),
     weight: requireNumber(row.weight, 'allocation.weight'),
-    policy: row.policy ?? 'hard',
-    capValue: row.capValue ?? undefined,
-    capUnit: row.capUnit ?? undefined,
+    policy: optional(requireString, row.policy, 'allocation.policy') ?? 'hard',
+    capValue: optional(requireNumber, row.capValue, 'allocation.capValue'),
+    capUnit: optional(requireString, row.capUnit, 'allocation.capUnit'),
   };
 }
 
 function toAllocations(rows) {
-  return (rows ?? []).map(toAllocation);
+  return absent(rows) ? [] : requireArray(rows, 'allocations').map(toAllocation);
 }
 
 /** Unit and window of a stored row: what follows the first colon of its dimension key, also when the pool id has one. */
@@ -69,11 +73,12 @@ function createDb(ctx, { call, listen, notify, recorded }) {
   function createPool(input) {
     const { connectionId, connectionIds, name, groupId, allocations } = requireObject(input, 'input');
     requireString(name, 'name');
-    const members = uniqueConnections(connectionId, connectionIds);
+    const members = listedConnections(connectionIds) ?? [requireString(connectionId, 'connectionId')];
+    const group = optional(requireString, groupId, 'groupId') || DEFAULT_GROUP_ID;
     const rows = toAllocations(allocations);
     const id = randomUUID();
     const pool = call((native) => {
-      native.createPool(id, members, name, groupId || DEFAULT_GROUP_ID, timestamp(), rows);
+      native.createPool(id, members, name, group, timestamp(), rows);
       return native.getPool(id);
     });
     notify('poolChanged', id);
@@ -83,11 +88,11 @@ function createDb(ctx, { call, listen, notify, recorded }) {
   function updatePool(id, changes) {
     requireString(id, 'id');
     const { name, groupId, connectionIds, allocations } = requireObject(changes, 'changes');
-    const members = connectionIds?.length > 0 ? uniqueConnections(undefined, connectionIds) : undefined;
-    const rows = allocations === undefined || allocations === null ? undefined : toAllocations(allocations);
-    const pool = call((native) =>
-      native.updatePool(id, name ?? undefined, groupId ?? undefined, members, rows) ? native.getPool(id) : null,
-    );
+    const members = listedConnections(connectionIds);
+    const rows = optional(toAllocations, allocations);
+    const newName = optional(requireString, name, 'name');
+    const group = optional(requireString, groupId, 'groupId');
+    const pool = call((native) => (native.updatePool(id, newName, group, members, rows) ? native.getPool(id) : null));
     if (pool !== null) notify('poolChanged', id);
     return pool;
   }

@@ -45,8 +45,9 @@ function createEnforce(ctx, { native, recorded, notify }, parts) {
 
   /** In the runs a threshold that is no number never holds a key to its share. Corrected: it counts as not set. */
   function threshold() {
-    const text = ctx.env().QUOTA_SATURATION_THRESHOLD;
-    if (text === undefined) return DEFAULT_THRESHOLD;
+    const stated = ctx.env().QUOTA_SATURATION_THRESHOLD;
+    if (stated === undefined) return DEFAULT_THRESHOLD;
+    const text = String(stated);
     const value = Number(text);
     if (recorded) return value;
     return text.trim() !== '' && value >= 0 && value <= 1 ? value : DEFAULT_THRESHOLD;
@@ -268,15 +269,15 @@ function createEnforce(ctx, { native, recorded, notify }, parts) {
   }
 
   function isRequest(input) {
-    const { apiKeyId, connectionId, provider } = input ?? {};
-    return typeof apiKeyId === 'string' && typeof connectionId === 'string' && typeof provider === 'string';
+    const { apiKeyId, connectionId, provider, model } = input ?? {};
+    return [apiKeyId, connectionId, provider, model ?? ''].every((name) => typeof name === 'string');
   }
 
   /** Not `async`: with everything at hand the promise it returns is settled already. */
   function enforceQuotaShare(input) {
     try {
       if (!isRequest(input)) {
-        warn('the request passes: apiKeyId, connectionId and provider must be strings');
+        warn('the request passes: apiKeyId, connectionId, provider and model must be strings');
         return Promise.resolve({ kind: 'allow' });
       }
       const store = storeAtOnce();

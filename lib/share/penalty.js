@@ -18,7 +18,8 @@ function createPenalty(ctx) {
 
   /** In the runs a factor that is no number makes every score NaN. Corrected: it counts as not set. */
   function factor() {
-    const text = ctx.env().QUOTA_SOFT_DEPRIORITIZE_FACTOR;
+    const stated = ctx.env().QUOTA_SOFT_DEPRIORITIZE_FACTOR;
+    const text = stated === undefined ? undefined : String(stated);
     if (ctx.recorded) return text === undefined ? DEFAULT_FACTOR : Number(text);
     const value = text === undefined || text.trim() === '' ? Number.NaN : Number(text);
     return value >= 0 && value <= 1 ? value : DEFAULT_FACTOR;

@@ -3,6 +3,7 @@
 // Plans of connections: stored rows, the catalog of known providers, and which of them applies.
 
 const { requireString } = require('../args.js');
+const { invalidArgument } = require('../errors.js');
 const { binding } = require('../native.js');
 
 /** A stored plan as JavaScript reads it; text that is no JSON has no dimensions. */
@@ -14,6 +15,15 @@ function toPlan({ connectionId, provider, dimensionsJson, source }) {
     // Malformed text is a plan without dimensions.
   }
   return { connectionId, provider, dimensions, source };
+}
+
+/** The text of a plan. A plan that cannot be written as text (a cycle, a BigInt) is a wrong argument. */
+function toText(dimensions) {
+  try {
+    return JSON.stringify(dimensions);
+  } catch (error) {
+    throw invalidArgument(`dimensions cannot be stored: ${error?.message}`);
+  }
 }
 
 /**
@@ -62,7 +72,7 @@ function createPlans(ctx, { call, recorded }) {
     requireString(connectionId, 'connectionId');
     requireString(provider, 'provider');
     requireString(source, 'source');
-    const row = { connectionId, provider, dimensionsJson: JSON.stringify(dimensions) ?? '[]', source };
+    const row = { connectionId, provider, dimensionsJson: toText(dimensions) ?? '[]', source };
     call((native) => native.upsertPlan(row, new Date(ctx.now()).toISOString()));
   }
 

@@ -2,6 +2,7 @@
 
 // What was spent: adds the cost of a finished request to the key's counters. Told when it fails, never thrown.
 
+const { requireObject } = require('../args.js');
 const { buildConsumptionCost } = require('./rules.js');
 
 /** Outcomes of the native recording, in step with src/node/share.rs. */
@@ -63,9 +64,9 @@ function createRecord(ctx, { native }, parts) {
   }
 
   async function recordConsumption(input) {
-    const { apiKeyId, connectionId, provider } = input ?? {};
-    if (typeof apiKeyId !== 'string' || typeof connectionId !== 'string' || typeof provider !== 'string') {
-      ctx.warn('quota:record', 'not recorded: apiKeyId, connectionId and provider must be strings');
+    const { apiKeyId, connectionId, provider, model } = input ?? {};
+    if ([apiKeyId, connectionId, provider, model ?? ''].some((name) => typeof name !== 'string')) {
+      ctx.warn('quota:record', 'not recorded: apiKeyId, connectionId, provider and model must be strings');
       return;
     }
     const spent = input.cost ?? {};
@@ -100,7 +101,8 @@ function createRecord(ctx, { native }, parts) {
   }
 
   async function recordStreamingConsumption(params, deps) {
-    const { apiKeyId, connectionId, provider, model, streamUsage, streamStatus } = params;
+    const { apiKeyId, connectionId, provider, model, streamUsage, streamStatus } = requireObject(params, 'params');
+    requireObject(deps, 'deps');
     if (!apiKeyId || !connectionId || streamStatus !== 200) return;
     const price = await priceOf(params, deps.calculateCost);
     const schedule = deps.scheduleRecordConsumption ?? scheduleRecordConsumption;

@@ -3,7 +3,7 @@
 // The pure rules of quota sharing: fair share, burn rate, dimension keys, costs of a response. State-free.
 
 const { binding } = require('../native.js');
-const { requireNumber, requireObject } = require('../args.js');
+const { numberOrNone, requireArray, requireNumber, requireObject } = require('../args.js');
 
 const FIELDS_PER_DIMENSION = 7;
 
@@ -30,7 +30,8 @@ function decideShare(states, weight, policy, saturationThreshold, now) {
 }
 
 function dimensionKeyToString(key) {
-  return `${key.poolId}:${key.unit}:${key.window}`;
+  const { poolId, unit, window } = requireObject(key, 'key');
+  return `${poolId}:${unit}:${window}`;
 }
 
 /** `undefined` is "unknown"; the native side reads that from NaN. */
@@ -43,8 +44,9 @@ function toBurnRate(rate) {
 }
 
 function computeBurnRate(history, remaining) {
-  const flat = new Float64Array(history.length * 2);
-  history.forEach(({ ts, consumed }, index) => {
+  const flat = new Float64Array(requireArray(history, 'history').length * 2);
+  history.forEach((sample, index) => {
+    const { ts, consumed } = requireObject(sample, `history[${index}]`);
     flat[index * 2] = ts;
     flat[index * 2 + 1] = consumed;
   });
@@ -75,9 +77,11 @@ function buildConsumptionCost(usage, estimatedCost) {
 function createRules(ctx) {
   function decideFairShare(input) {
     const { dimensions, allocation, consumedByThisKey, saturationThreshold } = requireObject(input, 'input');
-    if (dimensions.length === 0) return { kind: 'allow', reason: 'ok' };
+    if (requireArray(dimensions, 'dimensions').length === 0) return { kind: 'allow', reason: 'ok' };
     const { weight, capValue, capUnit, policy } = requireObject(allocation, 'allocation');
-    const states = dimensions.map(({ key, limit, consumedTotal, globalUsedPercent }) => {
+    const states = dimensions.map((dimension, index) => {
+      const { limit, consumedTotal, globalUsedPercent } = requireObject(dimension, `dimensions[${index}]`);
+      const key = requireObject(dimension.key, `dimensions[${index}].key`);
       const capped = typeof capValue === 'number' && capUnit === key.unit;
       return toState(key, {
         limit,
@@ -90,9 +94,9 @@ function createRules(ctx) {
     const now = ctx.now();
     const { reason, penalized, clearsAt } = decideShare(
       states,
-      weight ?? Number.NaN,
+      numberOrNone(weight, 'allocation.weight'),
       String(policy),
-      saturationThreshold ?? Number.NaN,
+      numberOrNone(saturationThreshold, 'saturationThreshold'),
       now,
     );
     if (reason === undefined) return { kind: 'allow', reason: 'ok', penalized: penalized || undefined };

@@ -240,6 +240,15 @@ impl LeaseBook {
         self.routes.keys().copied().chain(dropped).collect()
     }
 
+    /// An empty book that goes on with the ids of this one: who still holds a lease of it must not meet another's.
+    #[must_use]
+    pub fn successor(&self) -> Self {
+        Self {
+            next_id: self.next_id,
+            ..Self::default()
+        }
+    }
+
     /// Forgets every lease. Ids go on counting.
     pub fn clear(&mut self) {
         *self = Self {

@@ -204,5 +204,5 @@ export function restart(world) {
   } else {
     world.core.reset();
   }
-  world.model.forget();
+  world.model.forget({ fresh });
 }

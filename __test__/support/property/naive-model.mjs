@@ -76,14 +76,14 @@ export class NaiveModel {
     this.open = true;
   }
 
-  /** As after a restart of the process, with the database as it is. */
-  forget() {
+  /** As after a restart of the process, with the database as it is. Ids go on within one instance. */
+  forget({ fresh }) {
     Object.assign(this, {
       refused: [],
       away: [],
       memoryCooldowns: new Map(),
       leases: new Map(),
-      lastLease: 0,
+      lastLease: fresh ? 0 : this.lastLease,
       lastPrune: -Infinity,
       ladderHits: new Map(),
       unknownHits: new Map(),

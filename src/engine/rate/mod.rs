@@ -130,9 +130,15 @@ impl RateEngine {
         }
     }
 
-    /// As after a restart of the process: memory is empty, handles stay valid.
+    /// As after a restart of the process: memory is empty, handles stay valid. Lease ids go on counting, since requests that
+    /// are in flight now may still settle; the recorded behaviour starts again from 1.
     pub fn reset(&mut self) {
         let routes = std::mem::take(&mut self.routes);
+        let leases = if self.compat.is_recorded() {
+            LeaseBook::default()
+        } else {
+            self.leases.successor()
+        };
         let fresh = Self::new(
             self.link.clone(),
             RateOptions {
@@ -142,7 +148,11 @@ impl RateEngine {
                 leases: self.lease_file.place,
             },
         );
-        *self = Self { routes, ..fresh };
+        *self = Self {
+            routes,
+            leases,
+            ..fresh
+        };
     }
 
     /// Frees route handles that nothing stands on.

@@ -135,7 +135,7 @@ impl ShareEngine {
         }
         let mut failures: Vec<String> = Vec::new();
         let written = self.write(&conn, || {
-            conn.write_transaction(|conn| {
+            conn.write_together(|conn| {
                 let mut added = Vec::with_capacity(counters.len());
                 for (dimension, window, cost) in &counters {
                     let bucket = bucket_index(now, *window);

@@ -208,7 +208,7 @@ impl Conn {
                 return Err(AttachError::FileInUse);
             }
         }
-        let connection = rusqlite::Connection::open(path)
+        let connection = rusqlite::Connection::open(literal(path))
             .map_err(|error| AttachError::Open(error.to_string()))?;
         let conn = Self::own(connection)?;
         if let Some(file) = FileId::of(path) {
@@ -263,6 +263,14 @@ impl Conn {
     pub fn autocommit(&self) -> bool {
         // SAFETY: checked open, on its thread.
         self.is_open() && unsafe { (self.0.api.get_autocommit)(self.0.db) } != 0
+    }
+
+    /// Whether some database of the connection has uncommitted writes.
+    fn is_writing(&self) -> bool {
+        // SAFETY: checked open, on its thread; no name means all databases.
+        self.is_open()
+            && unsafe { (self.0.api.txn_state)(self.0.db, std::ptr::null()) }
+                == ffi::SQLITE_TXN_WRITE
     }
 
     /// Whether no other connection can see the main database: in memory or temporary, without a name.
@@ -397,12 +405,34 @@ impl Conn {
         self.unit("BEGIN", work)
     }
 
+    /// The same for work whose parts may stand alone. Where a statement of the host is in the middle of its writes, no
+    /// transaction can begin: the work is then part of what that statement does.
+    pub fn write_together<T, E: From<SqlError>>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        if self.autocommit() && self.is_writing() {
+            work(self)
+        } else {
+            self.write_transaction(work)
+        }
+    }
+
     fn unit<T, E: From<SqlError>>(
         &self,
         start: &'static str,
         work: impl FnOnce(&Self) -> Result<T, E>,
     ) -> Result<T, E> {
         let nested = self.is_open() && !self.autocommit();
+        if !nested && self.is_writing() {
+            // A statement of the host is in the middle of its writes (a loop over `UPDATE … RETURNING`, a function that it
+            // calls). What would begin here could not commit before it ends, and its undoing would undo the host's.
+            return Err(SqlError {
+                code: ffi::SQLITE_BUSY,
+                message: "a statement of this connection is still writing".to_owned(),
+            }
+            .into());
+        }
         let (begin, commit, undo): (_, _, &[&'static str]) = if nested {
             (
                 "SAVEPOINT quota_core",
@@ -424,6 +454,16 @@ impl Conn {
             }
         }
         outcome
+    }
+}
+
+/// A path that SQLite takes as it is: `file:…` would be read as a URI, whose file is another one than the path names, and
+/// none that can be checked for other users of it.
+fn literal(path: &Path) -> std::borrow::Cow<'_, Path> {
+    if path.as_os_str().as_encoded_bytes().starts_with(b"file:") {
+        Path::new(".").join(path).into()
+    } else {
+        path.into()
     }
 }
 
