@@ -163,3 +163,34 @@ test('without a database, leases are in memory', (t) => {
   const { leaseId } = core.admit({ platform: 'groq', modelId: 'm', keyId: 1, limits: { ...NONE, rpm: 1 } });
   assert.deepEqual(core.settle(leaseId), { settled: true, expired: false });
 });
+
+test('an id is never given twice: not after a rollback of the host, not in another file', (t) => {
+  const [first, second] = ['first.db', 'second.db'].map((name) => {
+    const file = join(tempFolder(t), name);
+    coreOn(t, file).close();
+    const db = openDatabase(file);
+    t.after(() => db.close());
+    return db;
+  });
+  let db = first;
+  const core = createQuotaCore({ database: () => db, leases: 'file', env: {} });
+  t.after(() => core.close());
+  const take = (modelId) => core.admit({ platform: 'p', modelId, keyId: 1, limits: NONE, estimatedTokens: 5 }).leaseId;
+  const used = (modelId) => core.getRateLimitStatus('p', modelId, 1, NONE).tpm.used;
+
+  take('any');
+  first.exec('BEGIN');
+  const undone = take('undone');
+  first.exec('ROLLBACK');
+  const other = take('other');
+  assert.equal(core.settle(undone, { tokens: 100 }).settled, false);
+  assert.equal(used('other'), 0);
+  assert.equal(core.settle(other).settled, true);
+  assert.equal(used('other'), 5);
+
+  const before = take('before');
+  db = second;
+  take('after');
+  core.settle(before, { tokens: 100 });
+  assert.equal(used('after'), 0);
+});

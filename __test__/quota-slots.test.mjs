@@ -172,3 +172,22 @@ test('wrong arguments reject', async () => {
     });
   }
 });
+
+test('a signal that is none is refused; one that throws is a signal that never comes', async () => {
+  const core = schedInstance();
+  const release = await core.acquireQuotaShareConcurrencySlot(target, 1);
+  const fail = () => {
+    throw new Error('a signal that fails');
+  };
+  for (const signal of [5, 'x', {}, { aborted: false, addEventListener() {} }]) {
+    const wait = core.acquireQuotaShareConcurrencySlot(target, 1, { queueTimeoutMs: 1, signal });
+    await assert.rejects(wait, { code: 'ERR_QUOTA_INVALID_ARGUMENT' });
+  }
+  for (const own of [{ addEventListener: fail }, { removeEventListener: fail }]) {
+    const signal = { aborted: false, addEventListener() {}, removeEventListener() {}, ...own };
+    assert.equal(await core.acquireQuotaShareConcurrencySlot(target, 1, { queueTimeoutMs: 1, signal }), null);
+  }
+  const next = core.acquireQuotaShareConcurrencySlot(target, 1, patient);
+  release();
+  assert.equal(typeof (await next), 'function');
+});

@@ -3,6 +3,7 @@
 // Concurrency slots of a connection: so many requests at once, the others wait in line. Waiting ends with a slot or with
 // null ("go ahead without one"), never with an error: a limit that cannot be kept must not stop the host.
 
+const { invalidArgument } = require('../errors.js');
 const { finiteNumber, optionalObject, requireObject, stringOrNone } = require('../args.js');
 
 const DEFAULT_TIMEOUT_MS = 30_000;
@@ -76,11 +77,11 @@ class Gate {
       waiter.settle = (slot) => {
         this.line.remove(waiter);
         clearTimeout(timer);
-        signal?.removeEventListener('abort', give);
         resolve(slot);
+        quietly(() => signal?.removeEventListener('abort', give));
       };
-      signal?.addEventListener('abort', give, { once: true });
       this.line.push(waiter);
+      quietly(() => signal?.addEventListener('abort', give, { once: true }));
     });
   }
 
@@ -89,13 +90,28 @@ class Gate {
   }
 }
 
-/** The host's logger may lack a method, or throw. */
-function tell(log, message, details) {
+/** Checked before it is waited for: what fails later, in a timer, would end the process. */
+function signalOrNone(value) {
+  const signal = optionalObject(value, 'options.signal');
+  if (
+    signal === undefined ||
+    ['addEventListener', 'removeEventListener'].every((name) => typeof signal[name] === 'function')
+  )
+    return signal;
+  throw invalidArgument('options.signal must be an AbortSignal');
+}
+
+/** The host's logger may lack a method or throw, and so may its signal: not the waiter's problem. */
+function quietly(call) {
   try {
-    log?.warn?.('quota:slots', message, details);
+    call();
   } catch {
-    // Not the waiter's problem.
+    // As said.
   }
+}
+
+function tell(log, message, details) {
+  quietly(() => log?.warn?.('quota:slots', message, details));
 }
 
 function createSlots(ctx) {
@@ -127,7 +143,8 @@ function createSlots(ctx) {
     async acquireQuotaShareConcurrencySlot(target, cap, options, log) {
       ctx.assertOpen();
       const connection = stringOrNone(requireObject(target, 'target').connectionId, 'target.connectionId');
-      const { queueTimeoutMs, maxQueueSize, signal } = optionalObject(options, 'options') ?? {};
+      const { queueTimeoutMs, maxQueueSize, signal: given } = optionalObject(options, 'options') ?? {};
+      const signal = signalOrNone(given);
       // Node's timers run at once for more than 2^31 - 1 ms.
       const timeoutMs = Math.min(limit(queueTimeoutMs, 'options.queueTimeoutMs', DEFAULT_TIMEOUT_MS), 2 ** 31 - 1);
       const longest = limit(maxQueueSize, 'options.maxQueueSize', DEFAULT_QUEUE);

@@ -19,11 +19,11 @@ pub struct LeaseRow {
     pub created_at: f64,
 }
 
-/// Creates the table where it is missing. Ids are never used again.
+/// Creates the table where it is missing.
 pub fn ensure(conn: &Conn) -> Result<(), SqlError> {
     conn.execute_dynamic(
         "CREATE TABLE IF NOT EXISTS quota_core_leases (
-           id INTEGER PRIMARY KEY AUTOINCREMENT,
+           id INTEGER PRIMARY KEY,
            platform TEXT NOT NULL,
            model_id TEXT NOT NULL,
            key_id INTEGER NOT NULL,
@@ -43,7 +43,8 @@ pub fn collect(conn: &Conn, before: f64) -> Result<u64, SqlError> {
     )
 }
 
-/// Takes a lease; its id.
+/// Takes a lease; its id, below 2^36. It is random: a counter of the file would give an id again after a rollback of the
+/// host, and the same ones in another file, and whoever settles the first lease would end the second.
 pub fn insert(
     conn: &Conn,
     route: &RouteName<'_>,
@@ -51,8 +52,8 @@ pub fn insert(
     at: f64,
 ) -> Result<Option<u64>, SqlError> {
     let id = conn.query_row(
-        "INSERT INTO quota_core_leases (platform, model_id, key_id, tokens, created_at_ms) \
-         VALUES (?, ?, ?, ?, ?) RETURNING id",
+        "INSERT INTO quota_core_leases (id, platform, model_id, key_id, tokens, created_at_ms) \
+         VALUES (1 + (random() & 34359738367), ?, ?, ?, ?, ?) RETURNING id",
         &[
             Text(route.platform),
             Text(route.model),
@@ -74,7 +75,7 @@ pub fn delete(conn: &Conn, id: u64) -> Result<bool, SqlError> {
     Ok(deleted > 0)
 }
 
-/// Every lease taken since an instant, in the order of acquisition. (A scan of a small table.)
+/// Every lease taken since an instant, in the order of ids. (A scan of a small table.)
 pub fn since(conn: &Conn, at: f64) -> Result<Vec<LeaseRow>, SqlError> {
     conn.query(
         "SELECT id, platform, model_id, key_id, tokens, created_at_ms FROM quota_core_leases \
