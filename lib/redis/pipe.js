@@ -10,6 +10,8 @@ const { answerOf } = require('./client.js');
 const MAX_BATCHES = 2;
 /** What one step of the server may hold, so that others are not kept waiting. */
 const MAX_OPERATIONS = 128;
+/** Fewer are not worth a batch of their own. */
+const MIN_OPERATIONS = 16;
 const MAX_CANDIDATES = 1024;
 /** The part of its time that an operation may wait for its turn; the rest is the server's. */
 const WAITING_PART = 0.75;
@@ -22,47 +24,79 @@ const BENCH = 3;
 const LIFT_ALL = 4;
 
 /**
- * An operation: its names and numbers as the native side reads them, and how many candidates it looks at.
- * @typedef {{ names: string[], numbers: number[], weight: number }} Operation
+ * An operation: numbers, and the text of its names one after the other; the lengths of names are among the numbers.
+ * @typedef {{ text: string, numbers: number[], weight: number }} Operation
  */
 
 /** @typedef {{ platform: string, modelId: string, keyId: number }} Route */
 
 /**
  * Takes a lease of the first candidate that passes.
- * Answer: the candidate, or -1 and seven numbers for each refusal (see lua/admission.lua).
+ * Answer: the candidate, or -1 and seven numbers for each refusal (see lua/admission/operations.lua).
+ * @returns {Operation}
  */
 function admitOperation(lease, lastsMs, candidates) {
-  const names = [lease];
-  const numbers = [ADMIT, lastsMs, candidates.length];
+  let text = lease;
+  const numbers = [ADMIT, lease.length, lastsMs, candidates.length];
   for (const { platform, modelId, keyId, tokens, limits, account, concurrency } of candidates) {
-    names.push(platform, modelId);
-    numbers.push(keyId, tokens, limits.rpm, limits.rpd, limits.tpm, limits.tpd);
+    text += platform + modelId;
+    numbers.push(platform.length, modelId.length, keyId, tokens, limits.rpm, limits.rpd, limits.tpm, limits.tpd);
     numbers.push(account.rpm, account.rpd, account.tpd, account.multiplier, concurrency);
   }
-  return { names, numbers, weight: candidates.length };
+  return { text, numbers, weight: candidates.length };
 }
 
-/** Answer: 0 nothing recorded, 1 settled, 2 settled after its end, 3 recorded without a lease. */
+/**
+ * Answer: 0 nothing recorded, 1 settled, 2 settled after its end, 3 recorded without a lease; the tokens recorded.
+ * @param {Route} route
+ * @returns {Operation}
+ */
 function settleOperation(lease, { platform, modelId, keyId }, { tokens, requests, multiplier, otherwise }) {
-  return {
-    names: [lease, platform, modelId],
-    numbers: [SETTLE, keyId, tokens, requests, multiplier, otherwise],
-    weight: 1,
-  };
+  const start = [SETTLE, lease.length, platform.length, modelId.length, keyId];
+  return { text: lease + platform + modelId, numbers: [...start, tokens, requests, multiplier, otherwise], weight: 1 };
 }
 
+/**
+ * @param {Route} route
+ * @returns {Operation}
+ */
 function cancelOperation(lease, { platform, modelId, keyId }) {
-  return { names: [lease, platform, modelId], numbers: [CANCEL, keyId], weight: 1 };
+  const numbers = [CANCEL, lease.length, platform.length, modelId.length, keyId];
+  return { text: lease + platform + modelId, numbers, weight: 1 };
 }
 
-/** @param {number} durationMs below 0: the bench is lifted */
+/**
+ * @param {Route} route
+ * @param {number} durationMs below 0: the bench is lifted
+ * @returns {Operation}
+ */
 function benchOperation({ platform, modelId, keyId }, durationMs, source) {
-  return { names: [platform, modelId], numbers: [BENCH, keyId, durationMs, source], weight: 1 };
+  const numbers = [BENCH, platform.length, modelId.length, keyId, durationMs, source];
+  return { text: platform + modelId, numbers, weight: 1 };
 }
 
+/** @returns {Operation} */
 function liftAllOperation(keyId) {
-  return { names: [], numbers: [LIFT_ALL, keyId], weight: 1 };
+  return { text: '', numbers: [LIFT_ALL, keyId], weight: 1 };
+}
+
+/** Operations as one text and one array: many small values are what a call into native code is slow with. */
+function join(batch) {
+  let text = '';
+  let count = 0;
+  for (const { operation } of batch) {
+    text += operation.text;
+    count += operation.numbers.length;
+  }
+  const numbers = new Float64Array(count);
+  let at = 0;
+  for (const { operation } of batch) {
+    for (const number of operation.numbers) {
+      numbers[at] = number;
+      at += 1;
+    }
+  }
+  return { text, numbers };
 }
 
 /**
@@ -84,11 +118,13 @@ function createPipe(client, { slidingDay, timeoutMs }, answered) {
     }
   }
 
-  /** The next operations that make one step. */
+  /** The next operations that make one step: a part for each batch that may go, so that server and process work at once. */
   function take() {
+    const part = Math.ceil(waiting.length / (MAX_BATCHES - batches));
+    const most = Math.min(Math.max(part, MIN_OPERATIONS), MAX_OPERATIONS);
     let weight = 0;
     let count = 0;
-    while (count < waiting.length && count < MAX_OPERATIONS) {
+    while (count < waiting.length && count < most) {
       weight += waiting[count].operation.weight;
       if (count > 0 && weight > MAX_CANDIDATES) break;
       count += 1;
@@ -98,10 +134,9 @@ function createPipe(client, { slidingDay, timeoutMs }, answered) {
 
   async function send(batch) {
     try {
-      const names = batch.flatMap(({ operation }) => operation.names);
-      const numbers = Float64Array.from(batch.flatMap(({ operation }) => operation.numbers));
+      const { text, numbers } = join(batch);
       const withinMs = Math.max(timeoutMs - (performance.now() - batch[0].asked), timeoutMs * (1 - WAITING_PART));
-      const flat = await answerOf(client().admission(names, numbers, slidingDay, withinMs));
+      const flat = await answerOf(client().admission(text, numbers, slidingDay, withinMs));
       let at = 0;
       for (const { resolve } of batch) {
         const count = flat[at];
@@ -118,8 +153,9 @@ function createPipe(client, { slidingDay, timeoutMs }, answered) {
     scheduled = false;
     dropLate();
     while (waiting.length > 0 && batches < MAX_BATCHES) {
+      const batch = take();
       batches += 1;
-      send(take()).finally(() => {
+      send(batch).finally(() => {
         batches -= 1;
         schedule();
       });

@@ -23,7 +23,7 @@ const MAX_REMEMBERED = 100_000;
 /** Between two signs of life; the server counts a replica for 30 s. */
 const SIGN_OF_LIFE_MS = 5000;
 
-/** In step with lua/admission.lua. */
+/** In step with lua/admission/gates.lua. */
 const AXES = ['cooldown', 'concurrency', 'rpm', 'rpd', 'tpm', 'tpd', 'account-rpm', 'account-rpd', 'account-tpd'];
 const SOURCES = ['heuristic', 'authoritative', 'credit', 'tier'];
 const NUMBERS_PER_REFUSAL = 7;

@@ -17,6 +17,21 @@ use crate::store::redis::admission::{Admission, Candidate, Operation, RouteName}
 use crate::store::redis::quota::{Counter, Counters};
 use crate::store::redis::{Client, Sentinel, StoreError, TargetOptions, Tls};
 
+/// One thread serves all clients of the process: they wait more than they work, and a call changes threads only twice.
+#[cfg(not(test))]
+#[napi_derive::module_init]
+fn start_runtime() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("quota-core")
+        .enable_all()
+        .build();
+    // Without it napi's own default serves.
+    if let Ok(runtime) = runtime {
+        napi::bindgen_prelude::create_custom_tokio_runtime(runtime);
+    }
+}
+
 /// Where the server is.
 #[napi(object)]
 pub struct RedisTarget {
@@ -216,13 +231,13 @@ impl RedisClient {
     pub fn admission<'env>(
         &self,
         env: &'env Env,
-        names: Vec<String>,
+        text: String,
         numbers: &[f64],
         sliding_day: bool,
         within_ms: f64,
     ) -> napi::Result<PromiseRaw<'env, StoreAnswer>> {
         let admission = self.admission.clone();
-        let operations = operations(names, numbers);
+        let operations = operations(&text, numbers);
         // A time that makes no sense is the whole of it.
         let within = Duration::try_from_secs_f64(within_ms / 1000.0).unwrap_or(Duration::MAX);
         promise(env, async move {
@@ -283,30 +298,64 @@ const SETTLE: f64 = 1.0;
 const CANCEL: f64 = 2.0;
 const BENCH: f64 = 3.0;
 
-/// Reads operations; nothing when there is too little of them.
-fn operations(names: Vec<String>, numbers: &[f64]) -> Option<Vec<Operation>> {
-    let mut numbers = numbers.iter().copied();
-    let mut names = names.into_iter();
-    let mut operations = Vec::new();
-    while let Some(code) = numbers.next() {
-        operations.push(if code == ADMIT {
-            let (lease, lasts) = (names.next()?, numbers.next()?);
-            let count = numbers.next()?;
+/// Names one after the other, and numbers, among which are the lengths of names in UTF-16 units.
+struct Reader<'a> {
+    text: std::str::Chars<'a>,
+    numbers: std::slice::Iter<'a, f64>,
+}
+
+impl Reader<'_> {
+    fn number(&mut self) -> Option<f64> {
+        self.numbers.next().copied()
+    }
+
+    fn name(&mut self, units: f64) -> Option<String> {
+        let mut name = String::new();
+        let mut read = 0.0;
+        while read < units {
+            let letter = self.text.next()?;
+            read += letter.len_utf16() as f64;
+            name.push(letter);
+        }
+        Some(name)
+    }
+
+    fn lease(&mut self) -> Option<String> {
+        let units = self.number()?;
+        self.name(units)
+    }
+
+    fn route(&mut self) -> Option<RouteName> {
+        let (platform, model) = (self.number()?, self.number()?);
+        Some(RouteName {
+            key: self.number()?,
+            platform: self.name(platform)?,
+            model: self.name(model)?,
+        })
+    }
+
+    fn candidate(&mut self) -> Option<Candidate> {
+        Some(Candidate {
+            route: self.route()?,
+            tokens: self.number()?,
+            rpm: self.number()?,
+            rpd: self.number()?,
+            tpm: self.number()?,
+            tpd: self.number()?,
+            account_rpm: self.number()?,
+            account_rpd: self.number()?,
+            account_tpd: self.number()?,
+            multiplier: self.number()?,
+            concurrency: self.number()?,
+        })
+    }
+
+    fn operation(&mut self, code: f64) -> Option<Operation> {
+        Some(if code == ADMIT {
+            let (lease, lasts, count) = (self.lease()?, self.number()?, self.number()?);
             let mut candidates = Vec::new();
             while (candidates.len() as f64) < count {
-                candidates.push(Candidate {
-                    route: route(&mut names, &mut numbers)?,
-                    tokens: numbers.next()?,
-                    rpm: numbers.next()?,
-                    rpd: numbers.next()?,
-                    tpm: numbers.next()?,
-                    tpd: numbers.next()?,
-                    account_rpm: numbers.next()?,
-                    account_rpd: numbers.next()?,
-                    account_tpd: numbers.next()?,
-                    multiplier: numbers.next()?,
-                    concurrency: numbers.next()?,
-                });
+                candidates.push(self.candidate()?);
             }
             Operation::Admit {
                 lease,
@@ -315,40 +364,75 @@ fn operations(names: Vec<String>, numbers: &[f64]) -> Option<Vec<Operation>> {
             }
         } else if code == SETTLE {
             Operation::Settle {
-                lease: names.next()?,
-                route: route(&mut names, &mut numbers)?,
-                tokens: numbers.next()?,
-                requests: numbers.next()?,
-                multiplier: numbers.next()?,
-                otherwise: numbers.next()?,
+                lease: self.lease()?,
+                route: self.route()?,
+                tokens: self.number()?,
+                requests: self.number()?,
+                multiplier: self.number()?,
+                otherwise: self.number()?,
             }
         } else if code == CANCEL {
             Operation::Cancel {
-                lease: names.next()?,
-                route: route(&mut names, &mut numbers)?,
+                lease: self.lease()?,
+                route: self.route()?,
             }
         } else if code == BENCH {
             Operation::Bench {
-                route: route(&mut names, &mut numbers)?,
-                duration: numbers.next()?,
-                source: numbers.next()? as u8,
+                route: self.route()?,
+                duration: self.number()?,
+                source: self.number()? as u8,
             }
         } else {
             Operation::LiftAll {
-                key: numbers.next()?,
+                key: self.number()?,
             }
-        });
+        })
+    }
+}
+
+/// Reads operations; nothing when there is too little of them.
+fn operations(text: &str, numbers: &[f64]) -> Option<Vec<Operation>> {
+    let mut reader = Reader {
+        text: text.chars(),
+        numbers: numbers.iter(),
+    };
+    let mut operations = Vec::new();
+    while let Some(code) = reader.number() {
+        operations.push(reader.operation(code)?);
     }
     Some(operations)
 }
 
-fn route(
-    names: &mut impl Iterator<Item = String>,
-    numbers: &mut impl Iterator<Item = f64>,
-) -> Option<RouteName> {
-    Some(RouteName {
-        platform: names.next()?,
-        model: names.next()?,
-        key: numbers.next()?,
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_read_as_they_are_written() {
+        let read = operations(
+            "l1öü☃😀m",
+            &[SETTLE, 2.0, 2.0, 4.0, 7.0, 1.0, 2.0, 3.0, 4.0],
+        );
+        let Some(
+            [
+                Operation::Settle {
+                    lease,
+                    route,
+                    tokens,
+                    otherwise,
+                    ..
+                },
+            ],
+        ) = read.as_deref()
+        else {
+            panic!("{read:?}");
+        };
+        assert_eq!((lease.as_str(), *tokens, *otherwise), ("l1", 1.0, 4.0));
+        assert_eq!(
+            (route.platform.as_str(), route.model.as_str(), route.key),
+            ("öü", "☃😀m", 7.0)
+        );
+        assert_eq!(operations("l", &[CANCEL, 1.0, 1.0, 0.0, 3.0]), None);
+        assert_eq!(operations("", &[ADMIT, 0.0, 1.0, 1.0]), None);
+    }
 }

@@ -10,8 +10,14 @@ use super::quota::read;
 use super::script::Script;
 use super::{Client, StoreError};
 
-static ADMISSION: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("lua/admission.lua")));
+static ADMISSION: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("lua/admission/state.lua"),
+        include_str!("lua/admission/leases.lua"),
+        include_str!("lua/admission/gates.lua"),
+        include_str!("lua/admission/operations.lua"),
+    ))
+});
 static REPLICAS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/replicas.lua")));
 
 /// How long an ended lease is remembered, so that a late settlement is still recorded.
@@ -135,7 +141,8 @@ struct Names<'a> {
     routes: FxHashMap<(u32, String), u32>,
     group_keys: Vec<String>,
     account_keys: Vec<String>,
-    route_keys: Vec<String>,
+    minute_keys: Vec<String>,
+    day_keys: Vec<String>,
     account_lines: Vec<Vec<u8>>,
     route_lines: Vec<Vec<u8>>,
 }
@@ -149,7 +156,8 @@ impl<'a> Names<'a> {
             routes: FxHashMap::default(),
             group_keys: Vec::new(),
             account_keys: Vec::new(),
-            route_keys: Vec::new(),
+            minute_keys: Vec::new(),
+            day_keys: Vec::new(),
             account_lines: Vec::new(),
             route_lines: Vec::new(),
         }
@@ -185,7 +193,8 @@ impl<'a> Names<'a> {
             .or_insert_with(|| {
                 self.account_keys
                     .push(format!("{prefix}admit:{key}:account:{platform}"));
-                self.account_lines.push(line(group, platform));
+                self.account_lines
+                    .push(line(group, &format!("a{platform}")));
                 next_account
             });
         let next_route = number(self.routes.len());
@@ -195,11 +204,14 @@ impl<'a> Names<'a> {
             .or_insert_with(|| {
                 // The length keeps (`a`, `b:c`) and (`a:b`, `c`) apart.
                 let route = format!("{}:{platform}:{model}", platform.len());
-                self.route_keys
+                self.minute_keys
                     .push(format!("{prefix}admit:{key}:minute:{route}"));
-                self.route_keys
+                self.day_keys
                     .push(format!("{prefix}admit:{key}:day:{route}"));
-                self.route_lines.push(line(account, model));
+                self.route_lines.push(line(
+                    account,
+                    &format!("r{}:{platform}{model}", platform.len()),
+                ));
                 next_route
             })
     }
@@ -284,7 +296,10 @@ impl<'a> Names<'a> {
         doubles(&mut header, &[LEASE_MEMORY]);
         let mut keys = self.group_keys;
         keys.extend(self.account_keys);
-        keys.extend(self.route_keys);
+        keys.extend(self.minute_keys);
+        if sliding_day {
+            keys.extend(self.day_keys);
+        }
         let mut args = vec![header];
         args.extend(self.account_lines);
         args.extend(self.route_lines);
@@ -297,9 +312,9 @@ fn number(known: usize) -> u32 {
     u32::try_from(known).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-fn line(owner: u32, name: &str) -> Vec<u8> {
+fn line(owner: u32, field: &str) -> Vec<u8> {
     let mut packed = owner.to_le_bytes().to_vec();
-    packed.extend(name.as_bytes());
+    packed.extend(field.as_bytes());
     packed
 }
 

@@ -1,7 +1,7 @@
 -- How many replicas are at work. KEYS: the sorted set of replicas. ARGV: this one's name, after how many ms without a word
 -- one is gone. Returns the number, this one included.
 
--- See admission.lua.
+-- See admission/state.lua.
 if redis.replicate_commands then
   redis.replicate_commands()
 end
