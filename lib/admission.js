@@ -2,10 +2,9 @@
 
 // Admission: requests become one flat array of numbers, so that a call costs the same whatever it holds.
 
-const { binding } = require('./native.js');
+const { binding, hot } = require('./native.js');
 const { invalidArgument } = require('./errors.js');
 const { describe, requireNumber, requireObject } = require('./args.js');
-const { CAP } = require('./rate-inputs.js');
 
 /** Numbers per request; the order is that of the native layer. */
 const WIDTH = 12;
@@ -22,27 +21,13 @@ function wholeTokens(tokens) {
 
 function createAdmission(ctx, { rate, inputs }) {
   const engine = rate.number;
-  const { routeOf, requireLimits, limitOf, tokensOf, instant, publishedCap, getKeyConcurrencyLimit } = inputs;
+  const { routeOf, requireLimits, limitOf, tokensOf, instant, platformLimits } = inputs;
   const { holdRoutes, letGoOfRoutes } = inputs;
   /** The array between calls. It is taken out while it is filled: a getter of a request may call back. */
   let spare = null;
 
-  /** What a platform's variables say, once per call: reading the environment costs more than a gate. */
-  function capsOf(platform, known) {
-    let caps = known.get(platform);
-    if (caps === undefined) {
-      caps = [
-        getKeyConcurrencyLimit(platform) ?? Number.NaN,
-        publishedCap(CAP.dailyRequests, platform),
-        publishedCap(CAP.minuteRequests, platform),
-        publishedCap(CAP.dailyTokens, platform),
-      ];
-      known.set(platform, caps);
-    }
-    return caps;
-  }
-
-  function write(request, numbers, at, known, replicas) {
+  /** Writes a request; its platform. `before` is the platform of the request before. */
+  function write(request, numbers, at, before, replicas) {
     if (request === null || typeof request !== 'object') {
       throw invalidArgument(
         `a request must be an object { platform, modelId, keyId, limits, … }, not ${describe(request)}`,
@@ -52,21 +37,28 @@ function createAdmission(ctx, { rate, inputs }) {
     numbers[at] = routeOf(platform, modelId, keyId);
     numbers[at + 1] = estimatedTokens === undefined ? 0 : tokensOf(estimatedTokens, 'estimatedTokens');
     requireLimits(limits);
-    numbers[at + 2] = limitOf(limits, 'rpm');
-    numbers[at + 3] = limitOf(limits, 'rpd');
-    numbers[at + 4] = limitOf(limits, 'tpm');
-    numbers[at + 5] = limitOf(limits, 'tpd');
-    const [concurrency, daily, minute, tokens] = capsOf(platform, known);
-    numbers[at + 6] = concurrency;
-    numbers[at + 7] = account === false ? 0 : 1;
-    numbers[at + 8] = daily;
-    numbers[at + 9] = minute;
-    numbers[at + 10] = tokens;
+    numbers[at + 2] = limitOf(limits.rpm, 'limits.rpm');
+    numbers[at + 3] = limitOf(limits.rpd, 'limits.rpd');
+    numbers[at + 4] = limitOf(limits.tpm, 'limits.tpm');
+    numbers[at + 5] = limitOf(limits.tpd, 'limits.tpd');
+    if (platform === before) {
+      // Reading the environment costs more than a gate: neighbours of one platform share it.
+      const last = at - WIDTH;
+      numbers[at + 6] = numbers[last + 6];
+      numbers[at + 7] = numbers[last + 7];
+      numbers[at + 8] = numbers[last + 8];
+      numbers[at + 9] = numbers[last + 9];
+    } else {
+      platformLimits(platform, numbers, at + 6);
+    }
+    numbers[at + 10] = account === false ? 0 : 1;
     numbers[at + 11] = replicas;
+    return platform;
   }
 
   /**
-   * The requests as numbers. Nothing of the caller's may run between this and the native call.
+   * The requests as numbers, in an array that goes back with `giveBack` once nobody reads it: while the engine does, a
+   * function of the host that SQLite calls may come here.
    * @param {number} [replicas] among how many every limit is divided
    */
   function flatten(requests, replicas = 1) {
@@ -78,15 +70,20 @@ function createAdmission(ctx, { rate, inputs }) {
     let numbers = spare;
     spare = null;
     if (numbers === null || numbers.length < count * WIDTH) numbers = new Float64Array(Math.max(16, count) * WIDTH);
-    const known = new Map();
+    let platform = null;
     holdRoutes();
     try {
-      for (let place = 0; place < count; place += 1) write(list[place], numbers, place * WIDTH, known, replicas);
+      for (let place = 0; place < count; place += 1) {
+        platform = write(list[place], numbers, place * WIDTH, platform, replicas);
+      }
     } finally {
       letGoOfRoutes();
     }
-    spare = numbers;
     return { numbers, count };
+  }
+
+  function giveBack(numbers) {
+    spare = numbers;
   }
 
   const refusalOf = (index) => (found) => {
@@ -127,8 +124,9 @@ function createAdmission(ctx, { rate, inputs }) {
     ctx.sync();
     const at = instant(now);
     const { numbers, count } = flatten(requests, replicas);
-    const admitted = binding.admit(engine, numbers, count, at, Boolean(dryRun));
+    const admitted = hot.admit(numbers, engine, count, at, dryRun ? 1 : 0);
     if (admitted >= 0) {
+      giveBack(numbers);
       const index = admitted % INDEX_RANGE;
       return { admitted: true, index, leaseId: dryRun ? null : (admitted - index) / INDEX_RANGE };
     }
@@ -136,6 +134,7 @@ function createAdmission(ctx, { rate, inputs }) {
     for (let index = 0; index < count; index += 1) {
       refusals.push(binding.explain(engine, numbers, index, at).refusals.map(refusalOf(index)));
     }
+    giveBack(numbers);
     ctx.drain();
     return { admitted: false, refusals: refusals.flat(), retryAtMs: earliest(count, (index) => refusals[index]) };
   }
@@ -147,6 +146,7 @@ function createAdmission(ctx, { rate, inputs }) {
     const at = instant(now);
     const { numbers } = flatten(request);
     const found = binding.explain(engine, numbers, 0, at);
+    giveBack(numbers);
     ctx.drain();
     const refusals = found.refusals.map(refusalOf(0));
     return {
@@ -178,7 +178,7 @@ function createAdmission(ctx, { rate, inputs }) {
     const lease = requireLease(leaseId);
     const { tokens, requests } = usageOf(usage);
     ctx.sync();
-    const outcome = binding.settle(engine, lease, tokens, requests, instant());
+    const outcome = hot.settle(engine, lease, tokens, requests, instant());
     ctx.drain();
     return { settled: outcome > 0, expired: outcome === 2 };
   }
@@ -186,7 +186,7 @@ function createAdmission(ctx, { rate, inputs }) {
   function cancel(leaseId) {
     const lease = requireLease(leaseId);
     ctx.sync();
-    return binding.cancel(engine, lease);
+    return hot.cancel(engine, lease) === 1;
   }
 
   function rank(requests) {
@@ -195,6 +195,7 @@ function createAdmission(ctx, { rate, inputs }) {
     const at = instant();
     const { numbers, count } = flatten(requests);
     const ranking = binding.rank(engine, numbers, count, at);
+    giveBack(numbers);
     ctx.drain();
     return ranking;
   }
@@ -208,7 +209,7 @@ function createAdmission(ctx, { rate, inputs }) {
   function candidatesOf(requests) {
     const { numbers, count } = flatten(requests);
     const account = binding.accountLimits(engine, numbers, count);
-    return Array.from({ length: count }, (_, index) => {
+    const candidates = Array.from({ length: count }, (_, index) => {
       const { platform, modelId, keyId } = requests[index];
       const at = index * WIDTH;
       const of = index * ACCOUNT_WIDTH;
@@ -222,6 +223,8 @@ function createAdmission(ctx, { rate, inputs }) {
         account: { rpm: account[of], rpd: account[of + 1], tpd: account[of + 2], multiplier: account[of + 3] },
       };
     });
+    giveBack(numbers);
+    return candidates;
   }
 
   return {

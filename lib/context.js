@@ -2,7 +2,7 @@
 
 // What every part of an instance is built from: the clock, the environment, the host's connection, warnings and events.
 
-const { binding } = require('./native.js');
+const { binding, hot } = require('./native.js');
 const { QuotaCoreError, invalidArgument } = require('./errors.js');
 const { describe, requireFunction, requireString } = require('./args.js');
 const { openFile, rawConnection, takeConnection } = require('./connection.js');
@@ -133,7 +133,11 @@ function createContext(options) {
     }
   }
 
-  const connection = createConnectionSlot({ options, link, warn: warnOnce, log });
+  const linkNumber = link.number;
+  /** Whether the host closed the connection in use; false when there never was one. */
+  const isConnectionClosed = () => hot.isLinkClosed(linkNumber) === 1;
+
+  const connection = createConnectionSlot({ options, link, isConnectionClosed, warn: warnOnce, log });
 
   /** Call first in every function that reads no database. */
   function assertOpen() {
@@ -181,6 +185,7 @@ function createContext(options) {
     },
     detach: () => connection.detach(),
     isClosed: () => closed,
+    isConnectionClosed,
     onReset: (hook) => resetHooks.push(hook),
     onClose: (hook) => closeHooks.push(hook),
     onInspect: (hook) => inspectHooks.push(hook),
@@ -198,10 +203,13 @@ function bindLogger(logger) {
 }
 
 /** Keeps the link on the connection that the host means right now. */
-function createConnectionSlot({ options, link, warn, log }) {
+function createConnectionSlot({ options, link, isConnectionClosed, warn, log }) {
   let provider = null;
   let own = null;
-  /** The connection in use: what the provider returned, the connection behind it, and the native side of that. */
+  /**
+   * The connection in use: what the provider returned, the connection behind it, and whether that can be opened again (a
+   * `DatabaseSync` can: the same object, another handle).
+   */
   let current = null;
 
   /** Uses a connection, or a file of our own by its path. What was used before stays in use when that fails. */
@@ -211,7 +219,8 @@ function createConnectionSlot({ options, link, warn, log }) {
     releaseOwn();
     if (path) own = native;
     link.connect(native);
-    current = { database, raw: path ? null : rawConnection(database), native };
+    const raw = path ? null : rawConnection(database);
+    current = { database, raw, reopens: typeof raw?.isOpen === 'boolean' };
   }
 
   function releaseOwn() {
@@ -262,10 +271,9 @@ function createConnectionSlot({ options, link, warn, log }) {
   function isCurrent(database) {
     if (current === null || database !== current.database) return false;
     if (typeof database === 'string') return true;
-    const { raw, native } = current;
+    const { raw, reopens } = current;
     if (database !== raw && rawConnection(database) !== raw) return false;
-    // A DatabaseSync may be opened again after it was closed: the same object, another handle.
-    return typeof raw.isOpen !== 'boolean' || native.open || !raw.isOpen;
+    return !(reopens && isConnectionClosed() && raw.isOpen);
   }
 
   function change(database) {

@@ -2,7 +2,7 @@
 
 // Cooldowns, and what is learned from errors.
 
-const { binding } = require('./native.js');
+const { binding, hot } = require('./native.js');
 const { invalidArgument } = require('./errors.js');
 const { describe, numberOrNone, requireNumber, requireObject, requireString } = require('./args.js');
 
@@ -13,7 +13,6 @@ const SOURCES = ['heuristic', 'authoritative', 'credit', 'tier'];
 
 function createCooldowns(ctx, { rate, inputs, verdict }) {
   const { recorded } = ctx;
-  const native = binding;
   const engine = rate.number;
   const { clamped, limitOf, requireLimits, instant, clock, routeOf } = inputs;
 
@@ -35,7 +34,7 @@ function createCooldowns(ctx, { rate, inputs, verdict }) {
   function isOnCooldown(platform, modelId, keyId) {
     const route = routeOf(platform, modelId, keyId);
     ctx.sync();
-    return verdict(native.isOnCooldown(engine, route, clock()));
+    return verdict(hot.isOnCooldown(engine, route, clock()));
   }
 
   function getActiveCooldownsForKeys(keyIds, now) {
@@ -111,8 +110,8 @@ function createCooldowns(ctx, { rate, inputs, verdict }) {
   function getCooldownDecisionForLimit(platform, modelId, keyId, limits, retryAfterMs, options) {
     const route = routeOf(platform, modelId, keyId);
     requireLimits(limits);
-    const rpd = limitOf(limits, 'rpd');
-    const tpd = limitOf(limits, 'tpd');
+    const rpd = limitOf(limits.rpd, 'limits.rpd');
+    const tpd = limitOf(limits.tpd, 'limits.tpd');
     const asked = numberOrNone(retryAfterMs, 'retryAfterMs');
     const quotaSignal = quotaSignalOf(options);
     ctx.sync();
@@ -132,8 +131,8 @@ function createCooldowns(ctx, { rate, inputs, verdict }) {
   function cooldownDecisionForError(route, error) {
     requireObject(route, 'route');
     const handle = routeOf(route.platform, route.modelId, route.keyId);
-    const rpd = limitOf({ rpd: route.rpdLimit }, 'rpd');
-    const tpd = limitOf({ tpd: route.tpdLimit }, 'tpd');
+    const rpd = limitOf(route.rpdLimit, 'limits.rpd');
+    const tpd = limitOf(route.tpdLimit, 'limits.tpd');
     const { status, message, retryAfterMs } = failureOf(error);
     ctx.sync();
     const decision = rate.cooldownDecisionForError(handle, rpd, tpd, status, message, retryAfterMs, clock());

@@ -14,6 +14,8 @@ function load() {
 }
 
 const binding = load();
+/** The calls of every request: functions of numbers, without the glue of the others. */
+const hot = binding.hot();
 const path = binding.libraryPath();
 
 /** The file that this process loaded the addon from. */
@@ -21,4 +23,4 @@ function libraryPath() {
   return path;
 }
 
-module.exports = { binding, libraryPath };
+module.exports = { binding, hot, libraryPath };

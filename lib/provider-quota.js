@@ -253,7 +253,7 @@ module.exports = function createProviderQuota(ctx) {
 
   /** As recorded, a closed handle throws what better-sqlite3 throws; a database that was never opened does not. */
   function refuseClosed() {
-    if (recorded && ctx.link.closed) throw new TypeError('The database connection is not open');
+    if (recorded && ctx.isConnectionClosed()) throw new TypeError('The database connection is not open');
   }
 
   return {

@@ -16,7 +16,6 @@ const CAP = { dailyRequests: 0, minuteRequests: 1, dailyTokens: 2 };
 
 function createRateInputs(ctx, rate) {
   const { recorded } = ctx;
-  const native = binding;
   const routes = createRoutes(rate);
 
   /** Numbers that make no sense are clamped once the recorded behaviour is off, and told once. */
@@ -27,10 +26,11 @@ function createRateInputs(ctx, rate) {
     return to;
   }
 
-  function limitOf(limits, name) {
-    const limit = numberOrNone(limits[name], `limits.${name}`);
-    if (limit >= 0 || recorded || limits[name] === null || limits[name] === undefined) return limit;
-    return clamped(`limits.${name}`, 0);
+  /** A limit as a number; NaN = none. */
+  function limitOf(value, name) {
+    if (typeof value === 'number' && value >= 0) return value;
+    const limit = numberOrNone(value, name);
+    return recorded || value === null || value === undefined ? limit : clamped(name, 0);
   }
 
   function requireLimits(limits) {
@@ -71,52 +71,74 @@ function createRateInputs(ctx, rate) {
     return routes.account(platform, keyId);
   }
 
-  const envNames = new Map();
-  const PREFIXES = [...CAPS, `${CONCURRENCY}_`];
+  /** What is remembered of a platform: the names of its variables, their last texts, and what those meant. */
+  const platforms = new Map();
 
-  /** The text of a platform's variable; `prefix` is its place in PREFIXES. */
-  function platformEnv(prefix, platform) {
-    let names = envNames.get(platform);
-    if (names === undefined) {
-      if (envNames.size > 10_000) envNames.clear();
+  function ofPlatform(platform) {
+    let known = platforms.get(platform);
+    if (known === undefined) {
+      if (platforms.size > 10_000) platforms.clear();
       const upper = platform.toUpperCase();
-      names = PREFIXES.map((name) => `${name}${upper}`);
-      envNames.set(platform, names);
+      known = {
+        names: CAPS.map((prefix) => `${prefix}${upper}`),
+        texts: [null, null, null],
+        caps: [Number.NaN, Number.NaN, Number.NaN],
+        concurrencyName: `${CONCURRENCY}_${upper}`,
+        concurrencyTexts: [null, null],
+        concurrency: null,
+      };
+      platforms.set(platform, known);
     }
-    return envText(names[prefix]);
+    return known;
   }
 
-  function envText(name) {
-    const value = ctx.env()[name];
-    return value === undefined || value === null ? undefined : String(value);
+  function envText(env, name) {
+    const value = env[name];
+    if (typeof value === 'string' || value === undefined) return value;
+    return value === null ? undefined : String(value);
   }
 
-  const published = CAPS.map(() => new Map());
+  // Variables are read at each call; what their texts mean is remembered.
 
-  /** The platform's cap; NaN = none. */
+  function capOf(known, cap, platform, env) {
+    const text = envText(env, known.names[cap]);
+    if (text !== known.texts[cap]) {
+      known.caps[cap] = binding.publishedCap(cap, platform, text) ?? Number.NaN;
+      known.texts[cap] = text;
+    }
+    return known.caps[cap];
+  }
+
+  function concurrencyOf(known, env) {
+    const specific = envText(env, known.concurrencyName);
+    const general = envText(env, CONCURRENCY);
+    const texts = known.concurrencyTexts;
+    if (specific !== texts[0] || general !== texts[1]) {
+      known.concurrency = binding.keyConcurrencyLimit(specific, general);
+      known.concurrencyTexts = [specific, general];
+    }
+    return known.concurrency;
+  }
+
+  /** A platform's cap; NaN = none. */
   function publishedCap(cap, platform) {
-    const text = platformEnv(cap, platform);
-    const known = published[cap].get(platform);
-    if (known !== undefined && known.text === text) return known.limit;
-    if (published[cap].size > 10_000) published[cap].clear();
-    const limit = native.publishedCap(cap, platform, text) ?? Number.NaN;
-    published[cap].set(platform, { text, limit });
-    return limit;
+    return capOf(ofPlatform(platform), cap, platform, ctx.env());
   }
 
-  // The texts are read at each call; what they mean is remembered.
-  let concurrencyTexts = [undefined, undefined];
-  let concurrencyLimit = null;
   function getKeyConcurrencyLimit(platform) {
     requireString(platform, 'platform');
     ctx.assertOpen();
-    const specific = platformEnv(CAPS.length, platform);
-    const general = envText(CONCURRENCY);
-    if (specific !== concurrencyTexts[0] || general !== concurrencyTexts[1]) {
-      concurrencyLimit = native.keyConcurrencyLimit(specific, general);
-      concurrencyTexts = [specific, general];
-    }
-    return concurrencyLimit;
+    return concurrencyOf(ofPlatform(platform), ctx.env());
+  }
+
+  /** Concurrency per key, and caps of requests per day, per minute and of tokens per day; NaN = none. */
+  function platformLimits(platform, numbers, at) {
+    const known = ofPlatform(platform);
+    const env = ctx.env();
+    numbers[at] = concurrencyOf(known, env) ?? Number.NaN;
+    numbers[at + 1] = capOf(known, CAP.dailyRequests, platform, env);
+    numbers[at + 2] = capOf(known, CAP.minuteRequests, platform, env);
+    numbers[at + 3] = capOf(known, CAP.dailyTokens, platform, env);
   }
 
   return {
@@ -131,6 +153,7 @@ function createRateInputs(ctx, rate) {
     holdRoutes: routes.hold,
     letGoOfRoutes: routes.letGo,
     publishedCap,
+    platformLimits,
     getKeyConcurrencyLimit,
   };
 }

@@ -2,7 +2,7 @@
 
 // Rate limits, leases, cooldowns and learned limits: checks arguments, reads clock and environment, calls the engine.
 
-const { binding } = require('./native.js');
+const { binding, hot } = require('./native.js');
 const { requireNumber, requireObject, requireString } = require('./args.js');
 const { createCooldowns } = require('./cooldowns.js');
 const { CAP, createRateInputs } = require('./rate-inputs.js');
@@ -16,8 +16,6 @@ function createRateLimit(ctx) {
     ctx.options.index ?? true,
     ctx.options.leases ?? 'memory',
   );
-  // Hot calls are plain functions on the engine's number.
-  const native = binding;
   const engine = rate.number;
   const inputs = createRateInputs(ctx, rate);
   const { limitOf, requireLimits, tokensOf, instant, clock, routeOf, accountOf, publishedCap, getKeyConcurrencyLimit } =
@@ -34,26 +32,26 @@ function createRateLimit(ctx) {
   function canMakeRequest(platform, modelId, keyId, limits) {
     const route = routeOf(platform, modelId, keyId);
     requireLimits(limits);
-    const rpm = limitOf(limits, 'rpm');
-    const rpd = limitOf(limits, 'rpd');
+    const rpm = limitOf(limits.rpm, 'limits.rpm');
+    const rpd = limitOf(limits.rpd, 'limits.rpd');
     ctx.sync();
-    return verdict(native.canMakeRequest(engine, route, clock(), rpm, rpd));
+    return verdict(hot.canMakeRequest(engine, route, clock(), rpm, rpd));
   }
 
   function canUseTokens(platform, modelId, keyId, estimatedTokens, limits) {
     const route = routeOf(platform, modelId, keyId);
     const wanted = tokensOf(estimatedTokens, 'estimatedTokens');
     requireLimits(limits);
-    const tpm = limitOf(limits, 'tpm');
-    const tpd = limitOf(limits, 'tpd');
+    const tpm = limitOf(limits.tpm, 'limits.tpm');
+    const tpd = limitOf(limits.tpd, 'limits.tpd');
     ctx.sync();
-    return verdict(native.canUseTokens(engine, route, clock(), wanted, tpm, tpd));
+    return verdict(hot.canUseTokens(engine, route, clock(), wanted, tpm, tpd));
   }
 
   function getRateLimitStatus(platform, modelId, keyId, limits) {
     const route = routeOf(platform, modelId, keyId);
     requireLimits(limits);
-    for (const name of ['rpm', 'rpd', 'tpm', 'tpd']) limitOf(limits, name);
+    for (const name of ['rpm', 'rpd', 'tpm', 'tpd']) limitOf(limits[name], `limits.${name}`);
     ctx.sync();
     const [rpm, rpd, tpm, tpd] = rate.used(route, clock());
     ctx.drain();
@@ -71,7 +69,7 @@ function createRateLimit(ctx) {
   function inFlightForKey(platform, keyId, now) {
     const account = accountOf(platform, keyId);
     ctx.sync();
-    return native.inFlight(engine, account, instant(now));
+    return hot.inFlight(engine, account, instant(now));
   }
 
   function canUseKeyConcurrency(platform, keyId, now) {
@@ -79,7 +77,7 @@ function createRateLimit(ctx) {
     ctx.sync();
     const at = instant(now);
     const limit = getKeyConcurrencyLimit(platform);
-    return limit === null || native.inFlight(engine, account, at) < limit;
+    return limit === null || hot.inFlight(engine, account, at) < limit;
   }
 
   // Account-wide caps
@@ -122,15 +120,13 @@ function createRateLimit(ctx) {
   function canUseProvider(platform, keyId, now) {
     const account = accountOf(platform, keyId);
     ctx.sync();
-    return verdict(native.canUseProvider(engine, account, instant(now), publishedCap(CAP.dailyRequests, platform)));
+    return verdict(hot.canUseProvider(engine, account, instant(now), publishedCap(CAP.dailyRequests, platform)));
   }
 
   function canUseProviderMinute(platform, keyId, now) {
     const account = accountOf(platform, keyId);
     ctx.sync();
-    return verdict(
-      native.canUseProviderMinute(engine, account, instant(now), publishedCap(CAP.minuteRequests, platform)),
-    );
+    return verdict(hot.canUseProviderMinute(engine, account, instant(now), publishedCap(CAP.minuteRequests, platform)));
   }
 
   function canUseProviderTokens(platform, keyId, modelId, estimatedTokens, now) {
@@ -138,7 +134,7 @@ function createRateLimit(ctx) {
     const wanted = tokensOf(estimatedTokens, 'estimatedTokens');
     ctx.sync();
     const limit = publishedCap(CAP.dailyTokens, platform);
-    return verdict(native.canUseProviderTokens(engine, route, wanted, instant(now), limit));
+    return verdict(hot.canUseProviderTokens(engine, route, wanted, instant(now), limit));
   }
 
   // Leases and records
@@ -147,12 +143,12 @@ function createRateLimit(ctx) {
     const route = routeOf(platform, modelId, keyId);
     const held = tokensOf(tokens, 'tokens');
     ctx.sync();
-    return native.acquireLease(engine, route, held, instant(now));
+    return hot.acquireLease(engine, route, held, instant(now));
   }
 
   function releaseLease(leaseId) {
     ctx.sync();
-    if (typeof leaseId === 'number') native.releaseLease(engine, leaseId);
+    if (typeof leaseId === 'number') hot.releaseLease(engine, leaseId);
     else if (leaseId !== undefined && leaseId !== null) requireNumber(leaseId, 'leaseId');
   }
 
@@ -164,14 +160,14 @@ function createRateLimit(ctx) {
   function recordRequest(platform, modelId, keyId) {
     const route = routeOf(platform, modelId, keyId);
     ctx.sync();
-    verdict(native.recordRequest(engine, route, clock()));
+    verdict(hot.recordRequest(engine, route, clock()));
   }
 
   function recordTokens(platform, modelId, keyId, tokens) {
     const route = routeOf(platform, modelId, keyId);
     const used = tokensOf(tokens, 'tokens');
     ctx.sync();
-    verdict(native.recordTokens(engine, route, used, clock()));
+    verdict(hot.recordTokens(engine, route, used, clock()));
   }
 
   // Window snapshot
@@ -183,7 +179,7 @@ function createRateLimit(ctx) {
     const keyId = model.keyId ?? null;
     if (keyId !== null) requireNumber(keyId, 'model.keyId');
     requireLimits(limits);
-    const [rpm, rpd, tpm, tpd] = ['rpm', 'rpd', 'tpm', 'tpd'].map((name) => limitOf(limits, name));
+    const [rpm, rpd, tpm, tpd] = ['rpm', 'rpd', 'tpm', 'tpd'].map((name) => limitOf(limits[name], `limits.${name}`));
     ctx.sync();
     const fraction = rate.windowUsedFraction(platform, modelId, keyId, rpm, rpd, tpm, tpd, instant(now));
     ctx.drain();

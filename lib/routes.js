@@ -12,22 +12,32 @@ function createRoutes(native) {
   let accounts = new Map();
   let handles = 0;
   let held = 0;
+  /** The last platform's models: neighbours in a list of candidates are mostly of one platform. */
+  let lastPlatform = null;
+  let lastModels = null;
 
   function makeRoom() {
     if (handles < MAX_HANDLES || held > 0) return;
     routes = new Map();
     accounts = new Map();
+    lastPlatform = null;
     handles = 0;
     native.sweepRoutes();
   }
 
   function route(platform, modelId, keyId) {
-    const known = routes.get(platform)?.get(modelId)?.get(keyId);
+    if (platform !== lastPlatform) {
+      lastModels = routes.get(platform);
+      lastPlatform = platform;
+    }
+    const known = lastModels?.get(modelId)?.get(keyId);
     if (known !== undefined) return known;
     makeRoom();
     handles += 1;
     let models = routes.get(platform);
     if (models === undefined) routes.set(platform, (models = new Map()));
+    lastModels = models;
+    lastPlatform = platform;
     let keys = models.get(modelId);
     if (keys === undefined) models.set(modelId, (keys = new Map()));
     const handle = native.route(platform, modelId, keyId);

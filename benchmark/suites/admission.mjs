@@ -70,7 +70,7 @@ export const cases = [
     }),
   },
   {
-    name: 'settle alone / two inserts',
+    name: 'settle / two inserts',
     contenders: ({ core, sql }) => ({
       // Taking the lease is a small part of it; a settle needs one.
       ours: () => core.settle(core.acquireLease(platform, modelId, keyId, 800), { tokens: 700 }),
@@ -78,6 +78,8 @@ export const cases = [
         sql.recordRequest(ROUTE, NOW);
         sql.recordTokens(ROUTE, 700, NOW);
       },
+      // What the file itself costs: no check, no lease, nothing prepared anew.
+      'one prepared commit': () => sql.recordInOneCommit(ROUTE, 700, NOW),
     }),
   },
 ];

@@ -3,7 +3,7 @@
 //! Parts never call the host back; they queue a warning or an event, and the facade collects the queue.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use serde_json::Value;
 
@@ -30,10 +30,26 @@ struct State {
 #[derive(Clone, Default)]
 pub struct Link(Rc<State>);
 
+/// A handle that keeps nothing alive.
+#[derive(Default)]
+pub struct WeakLink(Weak<State>);
+
+impl WeakLink {
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Link> {
+        self.0.upgrade().map(Link)
+    }
+}
+
 /// A host that never collects must not make the queue grow for ever.
 const MAX_NOTICES: usize = 10_000;
 
 impl Link {
+    #[must_use]
+    pub fn downgrade(&self) -> WeakLink {
+        WeakLink(Rc::downgrade(&self.0))
+    }
+
     /// The connection, while there is an open one.
     #[must_use]
     pub fn conn(&self) -> Option<Conn> {

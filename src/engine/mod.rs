@@ -7,5 +7,5 @@ pub mod rate;
 pub mod sched;
 pub mod share;
 
-pub use link::{Link, Notice};
+pub use link::{Link, Notice, WeakLink};
 pub use provider_quota::{NewObservation, ProviderQuota, Recorded};

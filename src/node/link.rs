@@ -1,9 +1,12 @@
 //! The connection slot of an instance, as JavaScript handles it.
 
+use std::cell::RefCell;
+
 use napi_derive::napi;
 
 use super::error::{Code, Result, fail};
-use crate::engine::{Link as EngineLink, Notice};
+use super::to_u32;
+use crate::engine::{Link as EngineLink, Notice, WeakLink};
 use crate::store::sqlite::schema;
 use crate::store::sqlite::server_logs::{self, LogLine};
 use crate::store::sqlite::{Conn, SqlErrorKind};
@@ -74,32 +77,70 @@ pub struct QueuedNotice {
     pub text: String,
 }
 
+thread_local! {
+    /// Links of this thread by number, for the question that every call of an instance asks. The JavaScript object owns the link.
+    static LINKS: RefCell<Vec<WeakLink>> = const { RefCell::new(Vec::new()) };
+}
+
+/// 1 when the host closed the connection in use; 0 also when there never was one.
+#[expect(clippy::unnecessary_wraps, reason = "as every function of the table")]
+pub(super) fn is_link_closed([link]: [f64; 1]) -> Result<f64> {
+    let closed = LINKS.with_borrow(|links| {
+        links
+            .get(link as usize)
+            .and_then(WeakLink::upgrade)
+            .is_some_and(|link| link.is_closed())
+    });
+    Ok(f64::from(u8::from(closed)))
+}
+
 /// What the parts of one instance share.
 #[napi]
-pub struct Link(pub(super) EngineLink);
+pub struct Link {
+    pub(super) link: EngineLink,
+    number: u32,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // A weak handle would keep the room of the link. The thread may be gone already when its objects are collected.
+        let _ = LINKS.try_with(|links| {
+            if let Ok(mut links) = links.try_borrow_mut()
+                && let Some(slot) = links.get_mut(self.number as usize)
+            {
+                *slot = WeakLink::default();
+            }
+        });
+    }
+}
 
 #[napi]
 impl Link {
     #[napi(constructor, catch_unwind)]
     #[allow(clippy::new_without_default)] // constructed by JavaScript only
     pub fn new() -> Self {
-        Self(EngineLink::default())
+        let link = EngineLink::default();
+        let number = LINKS.with_borrow_mut(|links| {
+            links.push(link.downgrade());
+            to_u32(links.len() - 1)
+        });
+        Self { link, number }
+    }
+
+    /// The number under which hot calls find this link.
+    #[napi(getter, catch_unwind)]
+    pub fn number(&self) -> u32 {
+        self.number
     }
 
     #[napi(catch_unwind)]
     pub fn connect(&self, connection: &Connection) {
-        self.0.set_conn(Some(connection.0.clone()));
+        self.link.set_conn(Some(connection.0.clone()));
     }
 
     #[napi(catch_unwind)]
     pub fn disconnect(&self) {
-        self.0.set_conn(None);
-    }
-
-    /// Whether the host closed the connection in use; false when there never was one.
-    #[napi(getter, catch_unwind)]
-    pub fn closed(&self) -> bool {
-        self.0.is_closed()
+        self.link.set_conn(None);
     }
 
     /// Writes a line into the host's `server_logs`, where it has such a table; whether it did.
@@ -111,7 +152,7 @@ impl Link {
             message: &message,
             at: now,
         };
-        self.0
+        self.link
             .conn()
             .is_some_and(|conn| server_logs::write(&conn, line).unwrap_or(false))
     }
@@ -119,12 +160,12 @@ impl Link {
     /// Whether `take_notices` has something to give.
     #[napi(getter, catch_unwind)]
     pub fn pending(&self) -> bool {
-        self.0.has_notices()
+        self.link.has_notices()
     }
 
     #[napi(catch_unwind)]
     pub fn take_notices(&self) -> Vec<QueuedNotice> {
-        self.0
+        self.link
             .take_notices()
             .into_iter()
             .map(|notice| match notice {

@@ -4,6 +4,7 @@ mod error;
 mod link;
 mod provider_quota;
 mod rate;
+mod raw;
 #[cfg(feature = "redis")]
 mod redis;
 mod sched;

@@ -164,7 +164,7 @@ impl ProviderQuota {
         } else {
             Compat::Corrected
         };
-        Self(Engine::new(link.0.clone(), compat))
+        Self(Engine::new(link.link.clone(), compat))
     }
 
     /// What a response says: `headers` in the order of `quotaHeaderNames`, `js_date` what `Date.parse` makes of its

@@ -146,7 +146,7 @@ impl ShareEngine {
             Compat::Corrected
         };
         Self {
-            engine: Engine::new(link.0.clone(), compat),
+            engine: Engine::new(link.link.clone(), compat),
             clears_at: Cell::new(f64::NAN),
             needed: RefCell::new(None),
             askers: RefCell::default(),

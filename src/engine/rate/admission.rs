@@ -189,65 +189,50 @@ impl RateEngine {
         let tokens = self.tokens(candidate.tokens);
         let own = self.leases.of_route(candidate.route);
         for axis in Axis::ALL {
-            let requests = Gate {
+            let requests = |limit, used| Gate {
                 axis,
-                limit: 0.0,
-                used: 0.0,
+                limit,
+                used,
                 in_flight: f64::from(own.requests),
                 wanted: 0.0,
             };
-            let spent = Gate {
+            let spent = |limit, used| Gate {
+                axis,
+                limit,
+                used,
                 in_flight: own.tokens,
                 wanted: tokens,
-                ..requests
             };
             let gate = match axis {
                 Axis::Cooldown => {
-                    let benched = self.is_benched(sight, candidate.route, now);
-                    benched.then_some(Gate {
+                    let benched = self.is_benched(sight, candidate.route, route, now);
+                    benched.then(|| Gate {
                         in_flight: 0.0,
-                        ..requests
+                        ..requests(0.0, 0.0)
                     })
                 }
                 Axis::Concurrency if !candidate.concurrency.is_nan() => {
                     let in_flight = f64::from(self.leases.of_account(route.account).requests);
                     Some(Gate {
-                        limit: candidate.concurrency,
                         in_flight,
-                        ..requests
+                        ..requests(candidate.concurrency, 0.0)
                     })
                 }
                 Axis::Rpm if !candidate.rpm.is_nan() => {
                     let used = self.requests_used(sight, &asked, Span::Minute, now);
-                    Some(Gate {
-                        limit: candidate.rpm,
-                        used,
-                        ..requests
-                    })
+                    Some(requests(candidate.rpm, used))
                 }
                 Axis::Rpd if !candidate.rpd.is_nan() => {
                     let used = self.requests_used(sight, &asked, Span::Day, now);
-                    Some(Gate {
-                        limit: candidate.rpd,
-                        used,
-                        ..requests
-                    })
+                    Some(requests(candidate.rpd, used))
                 }
                 Axis::Tpm if !candidate.tpm.is_nan() => {
                     let used = self.tokens_used(sight, &asked, Span::Minute, now);
-                    Some(Gate {
-                        limit: candidate.tpm,
-                        used,
-                        ..spent
-                    })
+                    Some(spent(candidate.tpm, used))
                 }
                 Axis::Tpd if !candidate.tpd.is_nan() => {
                     let used = self.tokens_used(sight, &asked, Span::Day, now);
-                    Some(Gate {
-                        limit: candidate.tpd,
-                        used,
-                        ..spent
-                    })
+                    Some(spent(candidate.tpd, used))
                 }
                 Axis::AccountRpm if candidate.account => self.request_cap_gate(
                     sight,
@@ -452,11 +437,9 @@ impl RateEngine {
             return Vec::new();
         };
         let (platform, key) = (&*owner.platform, owner.key);
-        if let Some(routes) =
-            self.account_totals(sight, (account, &owner), Span::Minute, after, now)
-        {
+        if let Some(routes) = self.account_routes(sight, (account, &owner), after, now) {
             let mut events = Vec::new();
-            for (id, _, _) in routes {
+            for id in routes.iter().copied() {
                 if let Some(route) = self.route(id) {
                     events.extend(self.route_events(
                         sight,

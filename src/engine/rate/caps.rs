@@ -1,5 +1,7 @@
 //! Account-wide caps: a platform and key over all models.
 
+use std::rc::Rc;
+
 use super::memory::MemoryUsage;
 use super::{Account, RateEngine, Route, Sight};
 use crate::core::Compat;
@@ -80,11 +82,12 @@ impl RateEngine {
     ) -> f64 {
         let (platform, key) = (&*account.platform, account.key);
         let remembered = self
-            .account_totals(sight, (id, account), span, after, now)
-            .map(|models| {
-                models
-                    .iter()
-                    .fold(0.0, |sum, (_, requests, _)| sum + requests)
+            .account_routes(sight, (id, account), after, now)
+            .and_then(|routes| {
+                let index = self.index.as_ref()?;
+                Some(routes.iter().fold(0.0, |sum, route| {
+                    sum + index.route_requests(*route, after, span)
+                }))
             });
         let used = match remembered
             .or_else(|| self.ask(|conn| usage::account_requests(conn, platform, key, after)))
@@ -95,30 +98,20 @@ impl RateEngine {
         used + events(&self.backlog, account, span, after)
     }
 
-    /// Route, requests and tokens of every model of an account, from memory.
-    pub(super) fn account_totals(
+    /// The routes of an account, where memory knows them all.
+    pub(super) fn account_routes(
         &mut self,
         sight: &Sight,
         (id, account): (u32, &Account),
-        span: Span,
         after: f64,
         now: f64,
-    ) -> Option<Vec<(u32, f64, f64)>> {
+    ) -> Option<Rc<Vec<u32>>> {
         let (index, conn) = (self.index.as_mut()?, sight.0.as_ref()?);
         let (platform, key) = (&*account.platform, account.key);
         let routes = &mut self.routes;
-        let known = index.account_routes(conn, id, (platform, key), after, now, |model| {
+        index.account_routes(conn, id, (platform, key), after, now, |model| {
             routes.route(platform, model, key)
-        })?;
-        Some(
-            known
-                .into_iter()
-                .map(|route| {
-                    let (requests, tokens) = index.route_totals(route, after, span);
-                    (route, requests, tokens)
-                })
-                .collect(),
-        )
+        })
     }
 
     /// `providerDailyRequestCount`: since midnight UTC.
@@ -240,10 +233,14 @@ impl RateEngine {
             return None;
         }
         let after = self.windows.utc_day(now);
-        let models = self.account_totals(sight, (id, account), Span::Day, after, now)?;
+        let routes = self.account_routes(sight, (id, account), after, now)?;
         let platform = &*account.platform;
-        Some(models.into_iter().fold(0.0, |sum, (route, _, tokens)| {
-            let model = self.route(route).map(|route| route.model.clone());
+        Some(routes.iter().fold(0.0, |sum, route| {
+            let tokens = self
+                .index
+                .as_ref()
+                .map_or(0.0, |index| index.route_tokens(*route, after, Span::Day));
+            let model = self.route(*route).map(|route| Rc::clone(&route.model));
             sum + self.bill_model(platform, model.as_deref().unwrap_or_default(), tokens, cap)
         }))
     }
@@ -370,6 +367,9 @@ fn bill(platform: &str, tokens: f64, cap: f64, label: Option<&str>, tpd_limit: O
 }
 
 fn events(memory: &MemoryUsage, account: &Account, span: Span, after: f64) -> f64 {
+    if memory.is_empty() {
+        return 0.0;
+    }
     memory
         .of_account(
             &account.platform,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{RateEngine, Sight};
+use super::{RateEngine, Route, Sight};
 use crate::core::Compat;
 use crate::core::cooldown::{
     self, Bench, LOCAL_ENDPOINT, MODEL_FORBIDDEN, PAYMENT_REQUIRED, Source, TRANSIENT,
@@ -71,14 +71,20 @@ impl RateEngine {
 
     /// `isOnCooldown`.
     pub fn is_on_cooldown(&mut self, handle: u32, now: f64) -> bool {
-        let sight = self.look();
-        self.is_benched(&sight, handle, now)
-    }
-
-    pub(super) fn is_benched(&mut self, sight: &Sight, handle: u32, now: f64) -> bool {
         let Some(route) = self.route(handle) else {
             return false;
         };
+        let sight = self.look();
+        self.is_benched(&sight, handle, &route, now)
+    }
+
+    pub(super) fn is_benched(
+        &mut self,
+        sight: &Sight,
+        handle: u32,
+        route: &Route,
+        now: f64,
+    ) -> bool {
         let name = route.name();
         let remembered = self.recall(sight, |index, conn| {
             index.bench(conn, handle, |conn| table::expiry(conn, &name).ok())

@@ -87,16 +87,14 @@ impl RateEngine {
         let known = index.all_routes(minute.min(day))?;
         let row = |id| {
             let route = routes.get(id)?;
-            let (minute_requests, minute_tokens) = index.route_totals(id, minute, Span::Minute);
-            let (day_requests, day_tokens) = index.route_totals(id, day, Span::Day);
             Some(RouteUsage {
                 platform: route.platform.to_string(),
                 model: route.model.to_string(),
                 key: route.key,
-                minute_requests,
-                day_requests,
-                minute_tokens,
-                day_tokens,
+                minute_requests: index.route_requests(id, minute, Span::Minute),
+                day_requests: index.route_requests(id, day, Span::Day),
+                minute_tokens: index.route_tokens(id, minute, Span::Minute),
+                day_tokens: index.route_tokens(id, day, Span::Day),
             })
         };
         known.into_iter().map(row).collect()

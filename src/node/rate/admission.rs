@@ -8,13 +8,12 @@ use crate::core::admission::Gate;
 use crate::engine::rate::{Candidate, Refusal, Settled};
 use crate::node::error::Result;
 
-/// Numbers per request, in this order: route, tokens, rpm, rpd, tpm, tpd, concurrency, account (0 or 1), the platform's
-/// caps per day, per minute, of tokens, among how many replicas every limit is divided. NaN = none.
+/// Numbers per request, in this order: route, tokens, rpm, rpd, tpm, tpd, concurrency, the platform's caps per day, per
+/// minute and of tokens, account (0 or 1), among how many replicas every limit is divided. NaN = none.
 const WIDTH: usize = 12;
 /// The index of the admitted request takes the lower bits of the answer, its lease the rest.
 const INDEX_RANGE: f64 = 65_536.0;
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // handles come from this layer
 fn candidate(numbers: &[f64]) -> Candidate {
     Candidate {
         route: numbers[0] as u32,
@@ -24,24 +23,22 @@ fn candidate(numbers: &[f64]) -> Candidate {
         tpm: numbers[4],
         tpd: numbers[5],
         concurrency: numbers[6],
-        account: numbers[7] != 0.0,
-        cap_daily: numbers[8],
-        cap_minute: numbers[9],
-        cap_tokens: numbers[10],
+        cap_daily: numbers[7],
+        cap_minute: numbers[8],
+        cap_tokens: numbers[9],
+        account: numbers[10] != 0.0,
         replicas: numbers[11],
     }
 }
 
 /// The first `count` requests; lease and index of the one that was admitted as `lease * 65536 + index`, or -1.
-#[napi(catch_unwind)]
-#[allow(clippy::cast_precision_loss)] // leases stay below 2^37
-pub fn admit(engine: u32, requests: &[f64], count: u32, now: f64, dry: bool) -> Result<f64> {
+pub(super) fn admit(requests: &[f64], [engine, count, now, dry]: [f64; 4]) -> Result<f64> {
     with(engine, |cell| {
         let candidates = requests
             .chunks_exact(WIDTH)
             .take(count as usize)
             .map(candidate);
-        let admitted = cell.engine()?.admit(candidates, now, dry);
+        let admitted = cell.engine()?.admit(candidates, now, dry != 0.0);
         Ok(admitted.map_or(-1.0, |(index, lease)| {
             lease as f64 * INDEX_RANGE + index as f64
         }))
@@ -51,7 +48,7 @@ pub fn admit(engine: u32, requests: &[f64], count: u32, now: f64, dry: bool) -> 
 /// What the accounts of the first `count` requests are held to: per minute, per day, tokens per day, billed tokens per token
 /// of each request.
 #[napi(catch_unwind)]
-pub fn account_limits(engine: u32, requests: &[f64], count: u32) -> Result<Float64Array> {
+pub fn account_limits(engine: f64, requests: &[f64], count: u32) -> Result<Float64Array> {
     with(engine, |cell| {
         let mut engine = cell.engine()?;
         let limits: Vec<f64> = requests
@@ -123,7 +120,7 @@ pub struct Explanation {
 }
 
 #[napi(catch_unwind)]
-pub fn explain(engine: u32, request: &[f64], index: u32, now: f64) -> Result<Explanation> {
+pub fn explain(engine: f64, request: &[f64], index: u32, now: f64) -> Result<Explanation> {
     with(engine, |cell| {
         let start = index as usize * WIDTH;
         let Some(numbers) = request.get(start..start + WIDTH) else {
@@ -148,7 +145,7 @@ pub struct Ranking {
 }
 
 #[napi(catch_unwind)]
-pub fn rank(engine: u32, requests: &[f64], count: u32, now: f64) -> Result<Ranking> {
+pub fn rank(engine: f64, requests: &[f64], count: u32, now: f64) -> Result<Ranking> {
     with(engine, |cell| {
         let mut engine = cell.engine()?;
         let pressure: Vec<f64> = requests
@@ -166,29 +163,29 @@ pub fn rank(engine: u32, requests: &[f64], count: u32, now: f64) -> Result<Ranki
 }
 
 /// 0 nothing to settle, 1 recorded, 2 recorded although the lease had been dropped for its age. `tokens` NaN = the estimate.
-#[napi(catch_unwind)]
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // what is no id saturates to one never given
-pub fn settle(engine: u32, lease: f64, tokens: f64, requests: u32, now: f64) -> Result<u32> {
+pub(super) fn settle([engine, lease, tokens, requests, now]: [f64; 5]) -> Result<f64> {
     with(engine, |cell| {
         let tokens = (!tokens.is_nan()).then_some(tokens);
-        Ok(
-            match cell.engine()?.settle(lease as u64, tokens, requests, now) {
-                Settled::Unknown => 0,
-                Settled::Recorded => 1,
-                Settled::RecordedLate => 2,
-            },
-        )
+        let settled = cell
+            .engine()?
+            .settle(lease as u64, tokens, requests as u32, now);
+        Ok(match settled {
+            Settled::Unknown => 0.0,
+            Settled::Recorded => 1.0,
+            Settled::RecordedLate => 2.0,
+        })
     })
 }
 
-#[napi(catch_unwind)]
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // as above
-pub fn cancel(engine: u32, lease: f64) -> Result<bool> {
-    with(engine, |cell| Ok(cell.engine()?.cancel(lease as u64)))
+/// 1 when there was such a lease.
+pub(super) fn cancel([engine, lease]: [f64; 2]) -> Result<f64> {
+    with(engine, |cell| {
+        Ok(f64::from(u8::from(cell.engine()?.cancel(lease as u64))))
+    })
 }
 
 /// The counters of an engine in the Prometheus format.
 #[napi(catch_unwind)]
-pub fn metrics(engine: u32) -> Result<String> {
+pub fn metrics(engine: f64) -> Result<String> {
     with(engine, |cell| Ok(cell.engine()?.metrics_text()))
 }

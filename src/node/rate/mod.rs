@@ -67,8 +67,8 @@ impl Cell {
         }
     }
 
-    fn verdict(&self, allowed: bool) -> u32 {
-        u32::from(allowed) | (u32::from(self.link.has_notices()) << 1)
+    fn verdict(&self, allowed: bool) -> f64 {
+        f64::from(u8::from(allowed) | (u8::from(self.link.has_notices()) << 1))
     }
 }
 
@@ -93,7 +93,7 @@ impl RateEngine {
             DayWindow::UtcDay
         };
         let engine = Engine::new(
-            link.0.clone(),
+            link.link.clone(),
             RateOptions {
                 compat,
                 day_window,
@@ -106,7 +106,7 @@ impl RateEngine {
             },
         );
         let cell = Rc::new(Cell {
-            link: link.0.clone(),
+            link: link.link.clone(),
             engine: RefCell::new(engine),
         });
         let number = ENGINES.with_borrow_mut(|engines| {

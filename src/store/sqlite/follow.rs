@@ -7,7 +7,7 @@
 use super::connection::Conn;
 use super::error::SqlError;
 use super::statement::Param::Text;
-use super::watch::{Epochs, PerTable, Watched};
+use super::watch::{Epochs, Mark, PerTable, Watched};
 
 /// Versions of the tables that one reader remembers.
 #[derive(Debug, Default)]
@@ -15,6 +15,7 @@ pub struct Follower {
     tables: &'static [Watched],
     /// What was known at the last look.
     last: Option<Epochs>,
+    mark: Option<Mark>,
     versions: PerTable<u64>,
     usable: PerTable<bool>,
 }
@@ -30,10 +31,13 @@ impl Follower {
 
     /// Looks whether anything changed. `false`: nothing can be said now, SQL has to answer.
     pub fn look(&mut self, conn: &Conn) -> bool {
-        let Some(now) = conn.epochs() else {
+        let Some(mark) = conn.mark() else {
             return false;
         };
-        self.follow(conn, now);
+        if self.mark != Some(mark) {
+            self.follow(conn, conn.known_epochs());
+            self.mark = Some(mark);
+        }
         true
     }
 

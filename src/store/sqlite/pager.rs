@@ -47,15 +47,20 @@ impl MainFile {
 }
 
 impl Conn {
-    /// Asks SQLite about a database; `None` when it does not know. The connection is open.
-    pub(super) fn file_control<T: Default>(&self, database: &CStr, operation: c_int) -> Option<T> {
+    /// Asks SQLite about a database, without a name the main one (which saves looking the name up); `None` when it does not
+    /// know. The connection is open.
+    pub(super) fn file_control<T: Default>(
+        &self,
+        database: Option<&CStr>,
+        operation: c_int,
+    ) -> Option<T> {
         let shared = self.shared();
         let mut value = T::default();
         // SAFETY: the handle is live; each operation used here writes one value of the type it is asked with.
         let code = unsafe {
             (shared.api.file_control)(
                 shared.db,
-                database.as_ptr(),
+                database.map_or(std::ptr::null(), CStr::as_ptr),
                 operation,
                 (&raw mut value).cast::<c_void>(),
             )
@@ -64,7 +69,7 @@ impl Conn {
     }
 
     pub(super) fn main_file(&self) -> Option<MainFile> {
-        let file: usize = self.file_control(c"main", ffi::SQLITE_FCNTL_FILE_POINTER)?;
+        let file: usize = self.file_control(None, ffi::SQLITE_FCNTL_FILE_POINTER)?;
         if file == 0 {
             return None;
         }
@@ -75,7 +80,7 @@ impl Conn {
 
     pub(super) fn pager(&self) -> Option<Pager> {
         let MainFile { file, methods } = self.main_file()?;
-        let journal = self.file_control(c"main", ffi::SQLITE_FCNTL_JOURNAL_POINTER)?;
+        let journal = self.file_control(None, ffi::SQLITE_FCNTL_JOURNAL_POINTER)?;
         Some(Pager {
             file,
             methods,

@@ -18,7 +18,7 @@
 //! None of these signals is enough alone: `total_changes` misses DDL, the hook misses truncation, `PRAGMA data_version`
 //! misses own commits. This file owns the signals; what is remembered is not its business.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::rc::Rc;
 
@@ -97,6 +97,13 @@ impl Epochs {
     }
 }
 
+/// Stands still as long as the epochs do, and is cheaper to compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    explained: u64,
+    hooked: u64,
+}
+
 /// Bytes of the WAL-index header that are compared, as words.
 const WAL_WORDS: usize = 6;
 /// The format of the WAL index that is understood.
@@ -152,7 +159,9 @@ pub struct Watch {
     counts: Rc<HookCounts>,
     /// The hook was set at least once.
     hooked: Cell<bool>,
-    baseline: Cell<Option<Baseline>>,
+    baseline: RefCell<Option<Baseline>>,
+    /// Counts baselines.
+    explained: Cell<u64>,
     others: Cell<Option<Others>>,
     unexplained: Cell<u64>,
     schema: Cell<u64>,
@@ -166,6 +175,22 @@ pub struct Watch {
 impl Watch {
     fn rows(&self) -> PerTable<u64> {
         std::array::from_fn(|table| self.counts.rows[table].get())
+    }
+
+    fn mark(&self) -> Mark {
+        Mark {
+            explained: self.explained.get(),
+            hooked: self.counts.total.get(),
+        }
+    }
+
+    fn baseline(&self) -> Option<Baseline> {
+        *self.baseline.borrow()
+    }
+
+    fn set_baseline(&self, baseline: Baseline) {
+        self.baseline.replace(Some(baseline));
+        self.explained.set(self.explained.get() + 1);
     }
 
     fn epochs(&self) -> Epochs {
@@ -229,17 +254,34 @@ impl Conn {
     /// What is known now; `None` inside a transaction or statement, or when it cannot be told.
     #[must_use]
     pub fn epochs(&self) -> Option<Epochs> {
-        let shared = self.shared();
-        let watch = &shared.watch;
+        self.mark()?;
+        Some(self.shared().watch.epochs())
+    }
+
+    /// What was known at the last mark.
+    pub(super) fn known_epochs(&self) -> Epochs {
+        self.shared().watch.epochs()
+    }
+
+    /// The same as a mark: equal to an earlier one = nothing has changed since.
+    #[must_use]
+    pub fn mark(&self) -> Option<Mark> {
+        let watch = &self.shared().watch;
         if !self.is_quiet() {
             return None;
         }
-        if let (Some(baseline), Some(others)) = (watch.baseline.get(), watch.others.get())
-            && self.take_stamp(others)? == baseline.stamp
-        {
-            return Some(watch.epochs());
+        if let Some(others) = watch.others.get() {
+            let stamp = self.take_stamp(others)?;
+            let baseline = watch.baseline.borrow();
+            if baseline
+                .as_ref()
+                .is_some_and(|baseline| baseline.stamp == stamp)
+            {
+                return Some(watch.mark());
+            }
         }
-        self.explain()
+        self.explain()?;
+        Some(watch.mark())
     }
 
     /// What is known after this connection changed `rows` rows in one commit. Cheaper than [`Conn::epochs`]: where commits
@@ -248,7 +290,7 @@ impl Conn {
     pub fn epochs_after_own_rows(&self, rows: u64) -> Option<Epochs> {
         let shared = self.shared();
         let watch = &shared.watch;
-        let (Some(mut baseline), Some(others)) = (watch.baseline.get(), watch.others.get()) else {
+        let (Some(mut baseline), Some(others)) = (watch.baseline(), watch.others.get()) else {
             return self.epochs();
         };
         if !self.is_quiet() {
@@ -283,7 +325,7 @@ impl Conn {
             *empty &= rows[table] == baseline.rows[table];
         }
         baseline.rows = rows;
-        watch.baseline.set(Some(baseline));
+        watch.set_baseline(baseline);
         Some(watch.epochs())
     }
 
@@ -299,7 +341,7 @@ impl Conn {
     }
 
     /// Takes every signal anew and tells what changed since the last time.
-    fn explain(&self) -> Option<Epochs> {
+    fn explain(&self) -> Option<()> {
         let shared = self.shared();
         let watch = &shared.watch;
         if self.pager()?.is_image() {
@@ -307,7 +349,7 @@ impl Conn {
         }
         let undisturbed = watch.hook(shared);
         let mut fresh = self.baseline()?;
-        let same_schema = watch.baseline.get().filter(|last| {
+        let same_schema = watch.baseline().filter(|last| {
             last.stamp.pager == fresh.stamp.pager
                 && last.schema_version == fresh.schema_version
                 && last.temp_schema == fresh.temp_schema
@@ -333,8 +375,8 @@ impl Conn {
             &watch.unexplained_total
         };
         counter.set(counter.get() + 1);
-        watch.baseline.set(Some(fresh));
-        Some(watch.epochs())
+        watch.set_baseline(fresh);
+        Some(())
     }
 
     /// Counts a table as changed that became empty although no row of it was reported.
@@ -427,7 +469,7 @@ impl Conn {
     fn others(&self) -> Option<Others> {
         let watch = &self.shared().watch;
         let pager = self.pager()?;
-        if let (Some(last), Some(others)) = (watch.baseline.get(), watch.others.get())
+        if let (Some(last), Some(others)) = (watch.baseline(), watch.others.get())
             && last.stamp.pager == pager
         {
             return Some(others);
@@ -461,9 +503,9 @@ impl Conn {
 
     fn take_stamp(&self, others: Others) -> Option<Stamp> {
         let pager = self.pager()?;
-        let main = self.data_version(c"main")?;
+        let main = self.data_version(None)?;
         // No temporary table was ever made: there is nothing to have changed.
-        let temp = self.data_version(c"temp").unwrap_or(0);
+        let temp = self.data_version(Some(c"temp")).unwrap_or(0);
         let others = match others {
             Others::Nobody => [0; WAL_WORDS],
             // SAFETY: the pager's journal is the WAL that was found when `others` was.
@@ -478,7 +520,7 @@ impl Conn {
                 // The step may have been what noticed the change.
                 return Some(Stamp {
                     pager,
-                    main: self.data_version(c"main")?,
+                    main: self.data_version(None)?,
                     temp,
                     others: words,
                 });
@@ -492,13 +534,13 @@ impl Conn {
         })
     }
 
-    fn data_version(&self, database: &CStr) -> Option<u32> {
+    fn data_version(&self, database: Option<&CStr>) -> Option<u32> {
         self.file_control(database, ffi::SQLITE_FCNTL_DATA_VERSION)
     }
 
     /// Whether the temp database was opened.
     pub(super) fn has_temp(&self) -> bool {
-        self.data_version(c"temp").is_some()
+        self.data_version(Some(c"temp")).is_some()
     }
 }
 

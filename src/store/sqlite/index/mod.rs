@@ -8,6 +8,8 @@
 mod load;
 mod series;
 
+use std::rc::Rc;
+
 use rustc_hash::FxHashMap;
 
 use self::series::Series;
@@ -65,6 +67,22 @@ impl RouteUsage {
     fn rows(&self) -> usize {
         self.requests.len() + self.tokens.len()
     }
+
+    /// Asks about what lies after an instant; `None` where SQL has to answer. `pruned_until`: rows at or before it may be
+    /// gone from the table.
+    fn answer<T>(
+        &mut self,
+        pruned_until: f64,
+        after: f64,
+        now: f64,
+        ask: impl FnOnce(&Self) -> T,
+    ) -> Option<T> {
+        if self.odd || !(after >= self.floor && after >= pruned_until) {
+            return None;
+        }
+        self.used_at = self.used_at.max(now);
+        Some(ask(self))
+    }
 }
 
 /// A value that was read under a version.
@@ -78,7 +96,8 @@ struct Kept<T> {
 #[derive(Debug, Clone)]
 struct AccountRoutes {
     floor: f64,
-    routes: Vec<u32>,
+    /// Shared with whoever is adding them up.
+    routes: Rc<Vec<u32>>,
 }
 
 /// Counters for the operator's view.
@@ -92,6 +111,18 @@ pub struct IndexStats {
     pub not_remembered: u64,
     /// Routes, accounts and cooldowns read from the tables.
     pub reads: u64,
+}
+
+impl IndexStats {
+    /// Counts a question that memory answered, or that SQL has to.
+    fn count(&mut self, remembered: bool) {
+        let counter = if remembered {
+            &mut self.hits
+        } else {
+            &mut self.not_remembered
+        };
+        *counter += 1;
+    }
 }
 
 /// What is remembered of one connection.
@@ -159,8 +190,9 @@ impl Index {
         span: Span,
         now: f64,
     ) -> Option<f64> {
-        let usage = self.route(conn, route, after, now)?;
-        Some(usage.requests.count_after(after, span as usize) as f64)
+        self.of_route(conn, route, after, now, |usage| {
+            usage.requests.count_after(after, span as usize) as f64
+        })
     }
 
     /// Tokens of a route after an instant.
@@ -173,8 +205,9 @@ impl Index {
         span: Span,
         now: f64,
     ) -> Option<f64> {
-        let usage = self.route(conn, route, after, now)?;
-        Some(usage.tokens.tokens_after(after, span as usize) as f64)
+        self.of_route(conn, route, after, now, |usage| {
+            usage.tokens.tokens_after(after, span as usize) as f64
+        })
     }
 
     /// Instant and tokens of a route's events after an instant, ascending.
@@ -187,54 +220,63 @@ impl Index {
         after: f64,
         now: f64,
     ) -> Option<Vec<(f64, f64)>> {
-        let usage = self.route(conn, route, after, now)?;
-        let series = match kind {
-            UsageKind::Request => &usage.requests,
-            UsageKind::Tokens => &usage.tokens,
-        };
-        Some(
+        self.of_route(conn, route, after, now, |usage| {
+            let series = match kind {
+                UsageKind::Request => &usage.requests,
+                UsageKind::Tokens => &usage.tokens,
+            };
             series
                 .events_after(after)
                 .map(|(at, tokens)| (at as f64, tokens as f64))
-                .collect(),
-        )
+                .collect()
+        })
     }
 
-    /// The remembered usage of a route, read now where that is worth it.
-    fn route(
+    /// Asks the remembered usage of a route, read now where that is worth it.
+    fn of_route<T>(
         &mut self,
         conn: &Conn,
         route: &RouteRef<'_>,
         after: f64,
         now: f64,
-    ) -> Option<&RouteUsage> {
+        ask: impl FnOnce(&RouteUsage) -> T,
+    ) -> Option<T> {
         let version = self.version(Watched::Usage);
-        let known = self
-            .usage
-            .get(&route.route)
-            .map(|usage| (usage.version == version, usage.rows()));
-        if !matches!(known, Some((true, _))) {
-            if !self.is_usable(Watched::Usage) {
-                self.stats.not_remembered += 1;
-                return None;
-            }
-            let rows = known.map_or(0, |(_, rows)| rows);
-            if rows > EAGER_ROWS && self.asked.insert(route.route, version) != Some(version) {
-                self.stats.changed += 1;
-                return None;
-            }
-            self.asked.remove(&route.route);
-            self.read_route(conn, route, after, now)?;
-        }
         let pruned_until = self.pruned_until;
+        if let Some(usage) = self.usage.get_mut(&route.route)
+            && usage.version == version
+        {
+            let answer = usage.answer(pruned_until, after, now, ask);
+            self.stats.count(answer.is_some());
+            return answer;
+        }
+        self.read_again(conn, route, after, now)?;
         let usage = self.usage.get_mut(&route.route)?;
-        if usage.odd || !(after >= usage.floor && after >= pruned_until) {
+        let answer = usage.answer(pruned_until, after, now, ask);
+        self.stats.count(answer.is_some());
+        answer
+    }
+
+    /// Reads a route that is not remembered or changed.
+    fn read_again(
+        &mut self,
+        conn: &Conn,
+        route: &RouteRef<'_>,
+        after: f64,
+        now: f64,
+    ) -> Option<()> {
+        if !self.is_usable(Watched::Usage) {
             self.stats.not_remembered += 1;
             return None;
         }
-        usage.used_at = usage.used_at.max(now);
-        self.stats.hits += 1;
-        Some(usage)
+        let version = self.version(Watched::Usage);
+        let rows = self.usage.get(&route.route).map_or(0, RouteUsage::rows);
+        if rows > EAGER_ROWS && self.asked.insert(route.route, version) != Some(version) {
+            self.stats.changed += 1;
+            return None;
+        }
+        self.asked.remove(&route.route);
+        self.read_route(conn, route, after, now)
     }
 
     fn read_route(
@@ -288,7 +330,7 @@ impl Index {
         after: f64,
         now: f64,
         mut handle: impl FnMut(&str) -> u32,
-    ) -> Option<Vec<u32>> {
+    ) -> Option<Rc<Vec<u32>>> {
         if !self.is_usable(Watched::Usage) {
             self.stats.not_remembered += 1;
             return None;
@@ -315,7 +357,7 @@ impl Index {
                     .iter()
                     .filter(|(_, usage)| usage.account == account)
                     .map(|(route, _)| *route);
-                (self.complete.as_ref()?.value, routes.collect())
+                (self.complete.as_ref()?.value, routes.collect::<Vec<u32>>())
             } else {
                 let floor = after.min(now - DAY);
                 let models = load::models_of_account(conn, platform, key, floor).ok()?;
@@ -351,7 +393,10 @@ impl Index {
                 account,
                 Kept {
                     version,
-                    value: AccountRoutes { floor, routes },
+                    value: AccountRoutes {
+                        floor,
+                        routes: Rc::new(routes),
+                    },
                 },
             );
         }
@@ -363,24 +408,26 @@ impl Index {
                     usage.version == version && !usage.odd && usage.floor <= after
                 })
             });
-        if able {
-            self.stats.hits += 1;
-            Some(routes.clone())
-        } else {
-            self.stats.not_remembered += 1;
-            None
-        }
+        let routes = able.then(|| Rc::clone(routes));
+        self.stats.count(able);
+        routes
     }
 
-    /// Requests and tokens of a route that [`Self::account_routes`] named.
+    /// Requests of a route that [`Self::account_routes`] or [`Self::all_routes`] named.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // as above
-    pub fn route_totals(&self, route: u32, after: f64, span: Span) -> (f64, f64) {
-        self.usage.get(&route).map_or((0.0, 0.0), |usage| {
-            (
-                usage.requests.count_after(after, span as usize) as f64,
-                usage.tokens.tokens_after(after, span as usize) as f64,
-            )
+    pub fn route_requests(&self, route: u32, after: f64, span: Span) -> f64 {
+        self.usage.get(&route).map_or(0.0, |usage| {
+            usage.requests.count_after(after, span as usize) as f64
+        })
+    }
+
+    /// Tokens of such a route.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // as above
+    pub fn route_tokens(&self, route: u32, after: f64, span: Span) -> f64 {
+        self.usage.get(&route).map_or(0.0, |usage| {
+            usage.tokens.tokens_after(after, span as usize) as f64
         })
     }
 
@@ -452,12 +499,7 @@ impl Index {
             .is_some_and(|kept| kept.version == version && kept.value <= after);
         let able =
             known && after >= self.pruned_until && self.usage.values().all(|usage| !usage.odd);
-        let counter = if able {
-            &mut self.stats.hits
-        } else {
-            &mut self.stats.not_remembered
-        };
-        *counter += 1;
+        self.stats.count(able);
         able.then(|| self.usage.keys().copied().collect())
     }
 
@@ -540,7 +582,7 @@ impl Index {
             .filter(|kept| kept.version == version)
             .map(|kept| {
                 if !kept.value.routes.contains(&route.route) {
-                    kept.value.routes.push(route.route);
+                    Rc::make_mut(&mut kept.value.routes).push(route.route);
                 }
                 kept.value.floor
             })
@@ -607,7 +649,7 @@ impl Index {
         });
         for (route, account) in left {
             if let Some(kept) = self.accounts.get_mut(&account) {
-                kept.value.routes.retain(|known| *known != route);
+                Rc::make_mut(&mut kept.value.routes).retain(|known| *known != route);
             }
         }
         let version = self.version(Watched::Cooldowns);
