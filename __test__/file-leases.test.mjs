@@ -183,7 +183,9 @@ test('an id is never given twice: not after a rollback of the host, not in anoth
   const undone = take('undone');
   first.exec('ROLLBACK');
   const other = take('other');
-  assert.equal(core.settle(undone, { tokens: 100 }).settled, false);
+  assert.deepEqual(core.settle(undone, { tokens: 100 }), { settled: true, expired: true }, 'used, although taken back');
+  assert.equal(core.settle(undone).settled, false);
+  assert.equal(used('undone'), 100);
   assert.equal(used('other'), 0);
   assert.equal(core.settle(other).settled, true);
   assert.equal(used('other'), 5);
@@ -191,6 +193,42 @@ test('an id is never given twice: not after a rollback of the host, not in anoth
   const before = take('before');
   db = second;
   take('after');
-  core.settle(before, { tokens: 100 });
+  assert.deepEqual(core.settle(before, { tokens: 100 }), { settled: true, expired: true });
   assert.equal(used('after'), 0);
+  assert.equal(used('before'), 100);
+});
+
+test('leases of a file that comes back are what they were, and are settled once', (t) => {
+  const [first, second] = ['first.db', 'second.db'].map((name) => {
+    const file = join(tempFolder(t), name);
+    coreOn(t, file).close();
+    const db = openDatabase(file);
+    t.after(() => db.close());
+    return db;
+  });
+  let db = first;
+  const core = createQuotaCore({ database: () => db, leases: 'file', env: {} });
+  t.after(() => core.close());
+  const { leaseId } = core.admit({ platform: 'p', modelId: 'm', keyId: 1, limits: NONE, estimatedTokens: 5 });
+  db = second;
+  assert.equal(core.inFlightForKey('p', 1), 0);
+  db = first;
+  assert.equal(core.inFlightForKey('p', 1), 1);
+  assert.deepEqual(core.settle(leaseId), { settled: true, expired: false });
+  assert.deepEqual(core.settle(leaseId), { settled: false, expired: false });
+  assert.deepEqual(core.getRateLimitStatus('p', 'm', 1, NONE).tpm.used, 5);
+});
+
+test('a lease table that the host drops: leases are settled all the same', (t) => {
+  const file = join(tempFolder(t), 'host.db');
+  coreOn(t, file).close();
+  const db = openDatabase(file);
+  t.after(() => db.close());
+  const core = coreOn(t, undefined, { database: db });
+  const { leaseId } = core.admit({ platform: 'p', modelId: 'm', keyId: 1, limits: NONE, estimatedTokens: 5 });
+  db.exec('DROP TABLE quota_core_leases');
+  assert.equal(core.inFlightForKey('p', 1), 0);
+  assert.equal(core.settle(leaseId).settled, true);
+  assert.equal(core.settle(leaseId).settled, false);
+  assert.equal(core.getRateLimitStatus('p', 'm', 1, NONE).rpm.used, 1);
 });

@@ -116,7 +116,8 @@ export declare function explain(request: AdmissionRequest, options?: { now?: num
  * all the same. Twice is once.
  *
  * @param usage `tokens` used (default: the estimate), `requests` made (default 1, an integer from 0 to 1000)
- * @returns `settled: false` when there was nothing to settle; `expired: true` when the lease had been dropped for its age
+ * @returns `settled: false` when there was nothing to settle; `expired: true` when the lease no longer counted: dropped for its
+ *   age, or with `leases: 'file'` rolled back by the host, or left in a file that is not in use any more
  */
 export declare function settle(
   leaseId: number,

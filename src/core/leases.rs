@@ -65,8 +65,9 @@ pub struct LeaseBook {
     lost: BTreeMap<u64, Lease>,
     expired: u64,
     acquired: u64,
-    /// Of those that others can take away: the ones that were taken here.
-    own: FxHashSet<u64>,
+    /// Of those that others can take away, the ones that were taken here; and whether the store of many owners was seen to
+    /// keep them.
+    own: FxHashMap<u64, bool>,
 }
 
 impl LeaseBook {
@@ -81,24 +82,52 @@ impl LeaseBook {
     /// Takes a lease under an id that a store of many owners gave.
     pub fn acquire_as(&mut self, id: u64, lease: Lease) {
         self.acquired += 1;
-        self.own.insert(id);
+        self.own.insert(id, false);
         self.insert(id, lease);
     }
 
-    /// Learns of another owner's lease.
+    /// Learns of a lease in the store of many owners that is not in the book: another owner's, or one of ours that had
+    /// vanished.
     pub fn learn(&mut self, id: u64, lease: Lease) {
+        if self.lost.remove(&id).is_some() {
+            self.own.insert(id, true);
+        }
         self.insert(id, lease);
     }
 
-    /// A lease is not in the store of many owners any more: somebody ended it, or, when it is one of ours and about to be too
-    /// old, somebody whose clock is ahead dropped it for its age.
+    /// The store of many owners keeps the lease, whatever is rolled back from now on.
+    pub fn kept(&mut self, id: u64) {
+        if let Some(kept) = self.own.get_mut(&id) {
+            *kept = true;
+        }
+    }
+
+    /// A lease is not in the store of many owners any more: somebody ended it. One of ours may still be settled when nobody
+    /// can have done so: it was never kept (what took it was rolled back), or it is about to be too old and was dropped by
+    /// somebody whose clock is ahead.
     pub fn vanished(&mut self, id: u64, now: f64) {
-        let own = self.own.contains(&id);
-        if let Some(lease) = self.release(id)
-            && own
-            && now - lease.created_at > LEASE_MAX_AGE - CLOCK_SKEW
-        {
+        let own = self.own.get(&id).copied();
+        let Some(lease) = self.release(id) else {
+            return;
+        };
+        let dropped = now - lease.created_at > LEASE_MAX_AGE - CLOCK_SKEW;
+        if own == Some(false) || (own == Some(true) && dropped) {
+            self.expired += u64::from(dropped);
             self.lose(id, lease);
+        }
+    }
+
+    /// The store of many owners is out of reach: its leases stop counting, and ours may still be settled. Ids of leases that
+    /// are in no store begin at `outside`.
+    pub fn lose_sight(&mut self, outside: u64) {
+        let ids: Vec<u64> = self.leases.range(..outside).map(|(id, _)| *id).collect();
+        for id in ids {
+            let own = self.own.contains_key(&id);
+            if let Some(lease) = self.release(id)
+                && own
+            {
+                self.lose(id, lease);
+            }
         }
     }
 
@@ -120,7 +149,7 @@ impl LeaseBook {
     /// Those of a store of many owners that were taken here.
     #[must_use]
     pub fn own_ids(&self) -> Vec<u64> {
-        self.own.iter().copied().collect()
+        self.own.keys().copied().collect()
     }
 
     fn insert(&mut self, id: u64, lease: Lease) {
@@ -141,7 +170,6 @@ impl LeaseBook {
         if self.lost.len() > MAX_LOST {
             self.lost.pop_first();
         }
-        self.expired += 1;
     }
 
     /// Gives a lease back. Unknown and already released ids change nothing.
@@ -180,6 +208,7 @@ impl LeaseBook {
         while let Some(&(Instant(created_at), id)) = self.expiry.first() {
             if now - created_at > LEASE_MAX_AGE {
                 if let Some(lease) = self.release(id) {
+                    self.expired += 1;
                     self.lose(id, lease);
                 }
             } else {
@@ -325,6 +354,8 @@ mod tests {
         book.acquire_as(7, lease(1, 1.0, 0.0));
         book.learn(8, lease(1, 1.0, 0.0));
         book.acquire_as(9, lease(1, 1.0, 0.0));
+        book.kept(7);
+        book.kept(9);
         assert_eq!(book.of_route(1).requests, 3);
         book.vanished(7, 1000.0);
         assert!(book.take_expired(7).is_none());
@@ -335,6 +366,26 @@ mod tests {
         assert!(book.take_expired(9).is_some());
         assert!(book.is_empty());
         assert_eq!(book.acquired_total(), 2);
+    }
+
+    #[test]
+    fn what_was_rolled_back_or_is_out_of_reach_may_be_settled_once() {
+        let mut book = LeaseBook::default();
+        book.acquire_as(7, lease(1, 1.0, 0.0));
+        book.vanished(7, 1000.0);
+        assert!(book.take_expired(7).is_some());
+        assert!(book.take_expired(7).is_none());
+
+        book.acquire_as(8, lease(1, 1.0, 0.0));
+        book.learn(9, lease(1, 1.0, 0.0));
+        book.kept(8);
+        book.lose_sight(100);
+        assert!(book.is_empty());
+        assert!(book.take_expired(9).is_none());
+        book.learn(8, lease(1, 1.0, 0.0));
+        assert!(book.take_expired(8).is_none(), "back in reach: not lost");
+        assert_eq!(book.own_ids(), [8]);
+        assert_eq!(book.expired_total(), 0);
     }
 
     #[test]

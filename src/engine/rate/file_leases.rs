@@ -23,11 +23,17 @@ pub enum LeasePlace {
 pub(super) struct LeaseFile {
     pub place: LeasePlace,
     ready: Option<u64>,
+    /// The lease that the step under way took.
+    taken: Option<u64>,
 }
 
 impl LeaseFile {
     pub fn new(place: LeasePlace) -> Self {
-        Self { place, ready: None }
+        Self {
+            place,
+            ready: None,
+            taken: None,
+        }
     }
 }
 
@@ -45,6 +51,10 @@ impl RateEngine {
         self.leases.number_from(OUTSIDE_THE_FILE);
         let generation = self.link.generation();
         let ready = self.link.conn().is_some() && self.write(lease_rows::ensure).is_ok();
+        if ready {
+            // Perhaps another file: what it says of leases is its own. What is in it comes back as it is read.
+            self.leases.lose_sight(OUTSIDE_THE_FILE);
+        }
         self.lease_file.ready = ready.then_some(generation);
     }
 
@@ -52,8 +62,13 @@ impl RateEngine {
     pub(super) fn expire_leases(&mut self, now: f64) {
         self.prepare_lease_file();
         if let Some(rows) = self.lease_rows(now) {
+            let committed = self.link.conn().is_some_and(|conn| conn.autocommit());
             for row in &rows {
-                if !self.leases.contains(row.id) {
+                if self.leases.contains(row.id) {
+                    if committed {
+                        self.leases.kept(row.id);
+                    }
+                } else {
                     let route = self.routes.route(&row.platform, &row.model, row.key);
                     let account = self.routes.account(&row.platform, row.key);
                     let lease = Lease {
@@ -90,10 +105,11 @@ impl RateEngine {
         }
         match self.run(|conn| lease_rows::since(conn, now - LEASE_MAX_AGE)) {
             Ok(rows) => Some(rows),
-            // Created in a transaction of the host that was rolled back, and the leases with it.
+            // Created in a transaction of the host that was rolled back, and the leases with it; or dropped.
             Err(error) if error.kind() == SqlErrorKind::MissingTable => {
                 self.lease_file.ready = None;
-                Some(Vec::new())
+                self.leases.lose_sight(OUTSIDE_THE_FILE);
+                None
             }
             Err(error) => {
                 self.note(Some(&error), Trouble::Away);
@@ -110,6 +126,7 @@ impl RateEngine {
         };
         let mut work = Some(work);
         let mut done = None;
+        self.lease_file.taken = None;
         let outcome = conn.write_transaction(|conn| {
             // Takes the file's lock before anything is read.
             lease_rows::collect(conn, now - LEASE_MAX_AGE)?;
@@ -117,6 +134,12 @@ impl RateEngine {
             Ok::<(), SqlError>(())
         });
         self.note(outcome.as_ref().err(), Trouble::WritesRefused);
+        if let Some(taken) = self.lease_file.taken.take()
+            && outcome.is_ok()
+            && conn.autocommit()
+        {
+            self.leases.kept(taken);
+        }
         match (done, work) {
             (Some(done), _) => done,
             // The lock was not to be had: as without a file.
@@ -137,6 +160,10 @@ impl RateEngine {
                 self.write(|conn| lease_rows::insert(conn, &route.name(), tokens, created_at));
             if let Ok(Some(id)) = row {
                 self.leases.acquire_as(id, lease);
+                self.lease_file.taken = Some(id);
+                if self.link.conn().is_some_and(|conn| conn.autocommit()) {
+                    self.leases.kept(id);
+                }
                 return id;
             }
         }
