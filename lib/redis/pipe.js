@@ -29,40 +29,52 @@ const LIFT_ALL = 4;
  */
 
 /** @typedef {{ platform: string, modelId: string, keyId: number }} Route */
+/** @typedef {Route & { block: string, number: number }} Lease the batch that took it, its number there */
 
 /**
- * Takes a lease of the first candidate that passes.
+ * Takes a lease of the first candidate that passes. `operation.block` and `operation.number` name it once the operation is
+ * on its way.
  * Answer: the candidate, or -1 and seven numbers for each refusal (see lua/admission/operations.lua).
  * @returns {Operation}
  */
-function admitOperation(lease, lastsMs, candidates) {
-  let text = lease;
-  const numbers = [ADMIT, lease.length, lastsMs, candidates.length];
+function admitOperation(candidates) {
+  let text = '';
+  const numbers = [ADMIT, candidates.length];
   for (const { platform, modelId, keyId, tokens, limits, account, concurrency } of candidates) {
     text += platform + modelId;
     numbers.push(platform.length, modelId.length, keyId, tokens, limits.rpm, limits.rpd, limits.tpm, limits.tpd);
     numbers.push(account.rpm, account.rpd, account.tpd, account.multiplier, concurrency);
   }
-  return { text, numbers, weight: candidates.length };
+  return { text, numbers, weight: candidates.length, block: '', number: 0 };
 }
+
+const leaseText = ({ block, platform, modelId }) => block + platform + modelId;
+const leaseNumbers = (code, { block, number, platform, modelId, keyId }) => [
+  code,
+  block.length,
+  number,
+  platform.length,
+  modelId.length,
+  keyId,
+];
 
 /**
  * Answer: 0 nothing recorded, 1 settled, 2 settled after its end, 3 recorded without a lease; the tokens recorded.
- * @param {Route} route
+ * @param {Lease} lease
  * @returns {Operation}
  */
-function settleOperation(lease, { platform, modelId, keyId }, { tokens, requests, multiplier, otherwise }) {
-  const start = [SETTLE, lease.length, platform.length, modelId.length, keyId];
-  return { text: lease + platform + modelId, numbers: [...start, tokens, requests, multiplier, otherwise], weight: 1 };
+function settleOperation(lease, { tokens, requests, multiplier, otherwise }) {
+  const numbers = leaseNumbers(SETTLE, lease);
+  numbers.push(tokens, requests, multiplier, otherwise);
+  return { text: leaseText(lease), numbers, weight: 1 };
 }
 
 /**
- * @param {Route} route
+ * @param {Lease} lease
  * @returns {Operation}
  */
-function cancelOperation(lease, { platform, modelId, keyId }) {
-  const numbers = [CANCEL, lease.length, platform.length, modelId.length, keyId];
-  return { text: lease + platform + modelId, numbers, weight: 1 };
+function cancelOperation(lease) {
+  return { text: leaseText(lease), numbers: leaseNumbers(CANCEL, lease), weight: 1 };
 }
 
 /**
@@ -81,10 +93,13 @@ function liftAllOperation(keyId) {
 }
 
 /** Operations as one text and one array: many small values are what a call into native code is slow with. */
-function join(batch) {
+function join(batch, block) {
   let text = '';
   let count = 0;
-  for (const { operation } of batch) {
+  for (let number = 0; number < batch.length; number += 1) {
+    const { operation } = batch[number];
+    operation.block = block;
+    operation.number = number;
     text += operation.text;
     count += operation.numbers.length;
   }
@@ -101,11 +116,12 @@ function join(batch) {
 
 /**
  * @param {() => object} client the native client
- * @param {{ slidingDay: boolean, timeoutMs: number }} options
+ * @param {{ name: string, leaseMs: number, slidingDay: boolean, timeoutMs: number }} options `name`: what batches are named after
  * @param {() => void} answered called after each batch that the server answered
  */
-function createPipe(client, { slidingDay, timeoutMs }, answered) {
+function createPipe(client, { name, leaseMs, slidingDay, timeoutMs }, answered) {
   const waiting = [];
+  let sent = 0;
   let batches = 0;
   let scheduled = false;
 
@@ -134,9 +150,11 @@ function createPipe(client, { slidingDay, timeoutMs }, answered) {
 
   async function send(batch) {
     try {
-      const { text, numbers } = join(batch);
+      sent += 1;
+      const block = `${name}-${sent.toString(36)}`;
+      const { text, numbers } = join(batch, block);
       const withinMs = Math.max(timeoutMs - (performance.now() - batch[0].asked), timeoutMs * (1 - WAITING_PART));
-      const flat = await answerOf(client().admission(text, numbers, slidingDay, withinMs));
+      const flat = await answerOf(client().admission(text, numbers, block, leaseMs, slidingDay, withinMs));
       let at = 0;
       for (const { resolve } of batch) {
         const count = flat[at];
@@ -170,7 +188,7 @@ function createPipe(client, { slidingDay, timeoutMs }, answered) {
   }
 
   return {
-    /** @returns {Promise<Float64Array>} the server's time, then the operation's answer */
+    /** @returns {Promise<Float64Array>} the operation's answer */
     ask(operation) {
       return new Promise((resolve, reject) => {
         waiting.push({ operation, resolve, reject, asked: performance.now() });

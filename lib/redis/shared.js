@@ -28,7 +28,8 @@ const AXES = ['cooldown', 'concurrency', 'rpm', 'rpd', 'tpm', 'tpd', 'account-rp
 const SOURCES = ['heuristic', 'authoritative', 'credit', 'tier'];
 const NUMBERS_PER_REFUSAL = 7;
 const IMPOSSIBLE = -1;
-const LEASE_ID = /^([\w-]+):([^:]+):(\d+):/;
+const LEASE_ID = /^([\w-]{1,64})\.(\d{1,5}):([^:]+):(\d+):/;
+const MAX_LEASE_NUMBER = 65_535;
 
 /** What a settlement answers, beside 1. */
 const NOTHING = 0;
@@ -41,19 +42,20 @@ const NO_LIMITS = { rpm: null, rpd: null, tpm: null, tpd: null };
 const isLoss = (error) => typeof error?.code === 'string' && error.code.startsWith('ERR_QUOTA_STORE_');
 
 /** A lease id says where it belongs, so that any replica can settle it. */
-function toLeaseId(lease, { platform, modelId, keyId }) {
-  return `${lease}:${keyId}:${platform.length}:${platform}${modelId}`;
+function toLeaseId(block, number, { platform, modelId, keyId }) {
+  return `${block}.${number}:${keyId}:${platform.length}:${platform}${modelId}`;
 }
 
+/** @returns {import('./pipe.js').Lease} */
 function fromLeaseId(leaseId) {
   const match = LEASE_ID.exec(requireString(leaseId, 'leaseId'));
-  const [start = '', lease, key, length] = match ?? [];
+  const [start = '', block, of, key, length] = match ?? [];
   const names = leaseId.slice(start.length);
-  const keyId = Number(key);
-  if (!match || Number.isNaN(keyId) || names.length < Number(length)) {
+  const [number, keyId] = [Number(of), Number(key)];
+  if (!match || number > MAX_LEASE_NUMBER || Number.isNaN(keyId) || names.length < Number(length)) {
     throw invalidArgument('leaseId must be one that admitShared gave');
   }
-  return { lease, route: { platform: names.slice(0, length), modelId: names.slice(length), keyId } };
+  return { block, number, platform: names.slice(0, length), modelId: names.slice(length), keyId };
 }
 
 /** The refusals of a server's answer. */
@@ -92,13 +94,13 @@ function createShared(ctx, clients, local, rate) {
   const leases = new Map();
   /** What the server has not heard of yet, by lease or route; told when it answers again. */
   const owed = new Map();
-  let taken = 0;
+  let unknown = 0;
   let replicas = 1;
   let signedAt = Number.NEGATIVE_INFINITY;
   let lost = false;
 
   const client = () => clients.client();
-  const pipe = createPipe(client, { slidingDay, timeoutMs: clients.timeoutMs }, answered);
+  const pipe = createPipe(client, { name, leaseMs, slidingDay, timeoutMs: clients.timeoutMs }, answered);
 
   /** After each answer of the server. */
   function answered() {
@@ -148,30 +150,33 @@ function createShared(ctx, clients, local, rate) {
     const list = Array.isArray(requests) ? requests : [requests];
     const candidates = local.candidatesOf(list);
     if (candidates.length === 0) return { admitted: false, refusals: [], retryAtMs: null };
-    taken += 1;
-    const lease = `${name}-${taken.toString(36)}`;
+    const operation = admitOperation(candidates);
     let answer;
     try {
-      answer = await pipe.ask(admitOperation(lease, leaseMs, candidates));
+      answer = await pipe.ask(operation);
     } catch (error) {
       if (!isLoss(error)) throw error;
       lose(error);
+      const { block, number } = operation;
       // It may have been taken before the answer was lost.
-      for (const candidate of candidates) {
-        remember(owed, `${lease}:${candidate.keyId}`, () => cancelOperation(lease, candidate));
+      if (block !== '') {
+        for (const { platform, modelId, keyId } of candidates) {
+          const lease = { block, number, platform, modelId, keyId };
+          remember(owed, toLeaseId(block, number, lease), () => cancelOperation(lease));
+        }
       }
-      return withoutStore(list, candidates, `${lease}l`);
+      return withoutStore(list, candidates);
     }
-    const index = answer[1];
-    if (index >= 0) return admitted(index, candidates[index], lease, true);
-    const refusals = toRefusals(answer.subarray(2));
+    const index = answer[0];
+    if (index >= 0) return admitted(index, candidates[index], operation, true);
+    const refusals = toRefusals(answer.subarray(1));
     const ofCandidate = (candidate) => refusals.filter((refusal) => refusal.index === candidate);
     return { admitted: false, refusals, retryAtMs: local.earliest(candidates.length, ofCandidate) };
   }
 
   /** @param {boolean} known whether the server gave the lease */
-  function admitted(index, candidate, lease, known, localLease = takeLocal(candidate)) {
-    const leaseId = toLeaseId(lease, candidate);
+  function admitted(index, candidate, { block, number }, known, localLease = takeLocal(candidate)) {
+    const leaseId = toLeaseId(block, number, candidate);
     remember(leases, leaseId, {
       localLease,
       known,
@@ -186,8 +191,8 @@ function createShared(ctx, clients, local, rate) {
     return ctx.isClosed() ? 0 : rate.acquireLease(platform, modelId, keyId, tokens);
   }
 
-  function withoutStore(list, candidates, lease) {
-    if (onStoreLoss === 'open') return admitted(0, candidates[0], lease, false);
+  function withoutStore(list, candidates) {
+    if (onStoreLoss === 'open') return admitted(0, candidates[0], unknownLease(), false);
     if (onStoreLoss === 'closed') {
       const refusals = candidates.map((_, index) => ({
         index,
@@ -202,25 +207,31 @@ function createShared(ctx, clients, local, rate) {
     }
     const answer = local.admitPart(list, NO_OPTIONS, replicas);
     if (!answer.admitted) return answer;
-    return admitted(answer.index, candidates[answer.index], lease, false, answer.leaseId);
+    return admitted(answer.index, candidates[answer.index], unknownLease(), false, answer.leaseId);
+  }
+
+  /** Of a lease that the server does not know. */
+  function unknownLease() {
+    unknown += 1;
+    return { block: `${name}_${unknown.toString(36)}`, number: 0 };
   }
 
   // The end of a lease
 
   async function settleShared(leaseId, usage = NO_OPTIONS) {
-    const { lease, route } = fromLeaseId(leaseId);
+    const lease = fromLeaseId(leaseId);
     const { tokens: stated, requests } = local.usageOf(usage);
     const tokens = Number.isNaN(stated) ? stated : wholeTokens(stated);
     ctx.sync();
     const own = leases.get(leaseId);
     leases.delete(leaseId);
     if (own) local.settle(own.localLease, usage);
-    const { multiplier } = own ?? local.candidatesOf([{ ...route, limits: NO_LIMITS }])[0].account;
-    const settling = (otherwise) => settleOperation(lease, route, { tokens, requests, multiplier, otherwise });
+    const { multiplier } = own ?? local.candidatesOf([{ ...lease, limits: NO_LIMITS }])[0].account;
+    const settling = (otherwise) => settleOperation(lease, { tokens, requests, multiplier, otherwise });
     const reserved = own?.tokens ?? Number.NaN;
     try {
-      const [, outcome, recorded] = await pipe.ask(settling(reserved));
-      if (!own && outcome !== NOTHING) recordHere(route, requests, recorded);
+      const [outcome, recorded] = await pipe.ask(settling(reserved));
+      if (!own && outcome !== NOTHING) recordHere(lease, requests, recorded);
       return { settled: outcome !== NOTHING, expired: outcome === ENDED };
     } catch (error) {
       if (!isLoss(error)) throw error;
@@ -240,18 +251,18 @@ function createShared(ctx, clients, local, rate) {
   }
 
   async function cancelShared(leaseId) {
-    const { lease, route } = fromLeaseId(leaseId);
+    const lease = fromLeaseId(leaseId);
     ctx.sync();
     const own = leases.get(leaseId);
     leases.delete(leaseId);
     if (own) local.cancel(own.localLease);
     try {
-      const [, found] = await pipe.ask(cancelOperation(lease, route));
+      const [found] = await pipe.ask(cancelOperation(lease));
       return found > 0 || own?.known === false;
     } catch (error) {
       if (!isLoss(error)) throw error;
       lose(error);
-      if (!owed.has(leaseId)) remember(owed, leaseId, () => cancelOperation(lease, route));
+      if (!owed.has(leaseId)) remember(owed, leaseId, () => cancelOperation(lease));
       return own !== undefined;
     }
   }

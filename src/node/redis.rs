@@ -13,7 +13,9 @@ use napi_derive::napi;
 
 use super::error::{Code, Result, fail};
 use crate::core::share::sliding::{Pair, total, value, window_ms};
-use crate::store::redis::admission::{Admission, Candidate, Operation, RouteName};
+use crate::store::redis::admission::{
+    Admission, Batch, Candidate, LeaseName, Operation, RouteName,
+};
 use crate::store::redis::quota::{Counter, Counters};
 use crate::store::redis::{Client, Sentinel, StoreError, TargetOptions, Tls};
 
@@ -226,13 +228,15 @@ impl RedisClient {
     }
 
     /// Operations of shared admission, in order, as one step. Flat, as lib/redis/pipe.js writes them; the answer is how many
-    /// numbers each operation gave, and these.
+    /// numbers each operation gave, and these. `block` names the leases it takes.
     #[napi(catch_unwind)]
     pub fn admission<'env>(
         &self,
         env: &'env Env,
         text: String,
         numbers: &[f64],
+        block: String,
+        lasts: f64,
         sliding_day: bool,
         within_ms: f64,
     ) -> napi::Result<PromiseRaw<'env, StoreAnswer>> {
@@ -242,11 +246,15 @@ impl RedisClient {
         let within = Duration::try_from_secs_f64(within_ms / 1000.0).unwrap_or(Duration::MAX);
         promise(env, async move {
             let Some(operations) = operations else {
-                return Err(StoreError::Options(
-                    "operations of shared admission are cut off",
-                ));
+                return Err(StoreError::Options(CUT_OFF));
             };
-            admission.run(&operations, sliding_day, within).await
+            let batch = Batch {
+                operations,
+                block,
+                lasts,
+                sliding_day,
+            };
+            admission.run(&batch, within).await
         })
     }
 
@@ -297,6 +305,7 @@ const ADMIT: f64 = 0.0;
 const SETTLE: f64 = 1.0;
 const CANCEL: f64 = 2.0;
 const BENCH: f64 = 3.0;
+const CUT_OFF: &str = "operations of shared admission are cut off";
 
 /// Names one after the other, and numbers, among which are the lengths of names in UTF-16 units.
 struct Reader<'a> {
@@ -320,9 +329,13 @@ impl Reader<'_> {
         Some(name)
     }
 
-    fn lease(&mut self) -> Option<String> {
-        let units = self.number()?;
-        self.name(units)
+    fn lease(&mut self) -> Option<LeaseName> {
+        let (units, number) = (self.number()?, self.number()?);
+        Some(LeaseName {
+            block: self.name(units)?,
+            number,
+            route: self.route()?,
+        })
     }
 
     fn route(&mut self) -> Option<RouteName> {
@@ -352,20 +365,15 @@ impl Reader<'_> {
 
     fn operation(&mut self, code: f64) -> Option<Operation> {
         Some(if code == ADMIT {
-            let (lease, lasts, count) = (self.lease()?, self.number()?, self.number()?);
+            let count = self.number()?;
             let mut candidates = Vec::new();
             while (candidates.len() as f64) < count {
                 candidates.push(self.candidate()?);
             }
-            Operation::Admit {
-                lease,
-                lasts,
-                candidates,
-            }
+            Operation::Admit { candidates }
         } else if code == SETTLE {
             Operation::Settle {
                 lease: self.lease()?,
-                route: self.route()?,
                 tokens: self.number()?,
                 requests: self.number()?,
                 multiplier: self.number()?,
@@ -374,7 +382,6 @@ impl Reader<'_> {
         } else if code == CANCEL {
             Operation::Cancel {
                 lease: self.lease()?,
-                route: self.route()?,
             }
         } else if code == BENCH {
             Operation::Bench {
@@ -411,13 +418,12 @@ mod tests {
     fn operations_are_read_as_they_are_written() {
         let read = operations(
             "l1öü☃😀m",
-            &[SETTLE, 2.0, 2.0, 4.0, 7.0, 1.0, 2.0, 3.0, 4.0],
+            &[SETTLE, 2.0, 9.0, 2.0, 4.0, 7.0, 1.0, 2.0, 3.0, 4.0],
         );
         let Some(
             [
                 Operation::Settle {
                     lease,
-                    route,
                     tokens,
                     otherwise,
                     ..
@@ -427,12 +433,18 @@ mod tests {
         else {
             panic!("{read:?}");
         };
-        assert_eq!((lease.as_str(), *tokens, *otherwise), ("l1", 1.0, 4.0));
+        assert_eq!((lease.block.as_str(), lease.number), ("l1", 9.0));
+        assert_eq!((*tokens, *otherwise), (1.0, 4.0));
+        let RouteName {
+            platform,
+            model,
+            key,
+        } = &lease.route;
         assert_eq!(
-            (route.platform.as_str(), route.model.as_str(), route.key),
+            (platform.as_str(), model.as_str(), *key),
             ("öü", "☃😀m", 7.0)
         );
-        assert_eq!(operations("l", &[CANCEL, 1.0, 1.0, 0.0, 3.0]), None);
-        assert_eq!(operations("", &[ADMIT, 0.0, 1.0, 1.0]), None);
+        assert_eq!(operations("l", &[CANCEL, 1.0, 0.0, 1.0, 0.0, 3.0]), None);
+        assert_eq!(operations("", &[ADMIT, 1.0, 1.0]), None);
     }
 }

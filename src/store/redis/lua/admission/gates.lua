@@ -58,7 +58,7 @@ local function billed(tokens, multiplier)
 end
 
 -- Whether every gate passes. A comparison with NaN, "no limit", is false. Keep in step with `refusals`.
-local function passes(route, tokens, rpm, rpd, tpm, tpd, account_rpm, account_rpd, account_tpd, multiplier, concurrency)
+local function passes(tokens, route, rpm, rpd, tpm, tpd, account_rpm, account_rpd, account_tpd, multiplier, concurrency)
   local account = route.account
   if not route.fresh then
     freshen(route)
@@ -107,21 +107,20 @@ end
 local function ends_sooner(of, over, at, when, field)
   local group = of.group
   local ends = call('ZRANGEBYSCORE', group.queue, '-inf', string.format('(%.0f', at), 'WITHSCORES', 'LIMIT', 0, 1000)
-  for index = 1, #group.queued, 2 do
-    ends[#ends + 1] = group.queued[index + 1]
-    ends[#ends + 1] = group.queued[index]
+  for _, block in ipairs(group.dirty_blocks) do
+    if block.ends_at then
+      ends[#ends + 1] = block.name
+      ends[#ends + 1] = block.ends_at
+    end
   end
   for index = 1, #ends, 2 do
-    local id, ends_at = ends[index], tonumber(ends[index + 1])
-    local text = group.leases[id]
-    if text == nil then
-      text = call('HGET', group.hash, 'l' .. id)
-    end
-    if text then
-      local state, tokens, field_of_route = decode_lease(text)
-      local holder = route_of(group, field_of_route)
-      if state == ACTIVE and (holder == of or holder.account == of) then
-        over = over - (field == 2 and 1 or tokens)
+    local ends_at, block = tonumber(ends[index + 1]), block_of(group, ends[index])
+    if block and block.state == ACTIVE and block.count > 0 then
+      local holder = route_of(group, route_field_of(block.name))
+      if holder == of or holder.account == of then
+        for _, tokens in pairs(block.leases) do
+          over = over - (field == 2 and 1 or tokens)
+        end
         if ends_at < at and (over <= 0 or when(over) <= ends_at + 1) then
           return true
         end
@@ -137,7 +136,7 @@ local COOLDOWN, CONCURRENCY, RPM, RPD, TPM, TPD, ACCOUNT_RPM, ACCOUNT_RPD, ACCOU
 local IMPOSSIBLE = -1
 
 -- What stands against a candidate that does not pass, appended to `out`: each gate, and when it alone would let it through.
-local function refusals(out, index, route, wanted, rpm, rpd, tpm, tpd, account_rpm, account_rpd, account_tpd, multiplier, concurrency)
+local function refusals(out, index, wanted, route, rpm, rpd, tpm, tpd, account_rpm, account_rpd, account_tpd, multiplier, concurrency)
   local account, group = route.account, route.group
   local now, midnight = group.now, (group.today + 1) * DAY
   -- Whose leases count.

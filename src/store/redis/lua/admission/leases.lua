@@ -1,17 +1,19 @@
 
--- Leases: a lease is its state, its tokens and its route's field.
+-- Leases. Those that one step takes of one route are a block, named after both: they end together, and are written at once.
 
--- A settled lease is kept only when the server had not given it: settling it again must record nothing.
-local ACTIVE, ENDED, SETTLED = 1, 2, 3
-local LEASE = '<Bd'
+-- A block is remembered after its end, for late settlements. A settlement of a lease that the server had not given is
+-- remembered in a settled block of its own: settling it again must record nothing.
 
-local function encode_lease(state, tokens, field)
-  return pack(LEASE, state, tokens) .. field
+local function route_field_of(name)
+  return sub(name, string.find(name, ':', 1, true) + 1)
 end
 
-local function decode_lease(text)
-  local state, tokens, rest = unpack_struct(LEASE, text)
-  return state, tokens, sub(text, rest)
+local function encode_block(block)
+  local texts = { string.char(block.state) }
+  for number, tokens in pairs(block.leases) do
+    texts[#texts + 1] = pack(LEASE, number, tokens)
+  end
+  return table.concat(texts)
 end
 
 local function drop_flight(holder, tokens)
@@ -20,80 +22,129 @@ local function drop_flight(holder, tokens)
   holder.dirty = true
 end
 
-local function release(group, tokens, field)
-  local route = route_of(group, field)
+local function release(route, tokens)
   drop_flight(route, tokens)
   drop_flight(route.account, tokens)
 end
 
--- Leases that were lost with their replica: they count no more, and are remembered for a late settlement.
+-- What the server or this step has of a block.
+local function block_of(group, name)
+  local block = group.blocks[name]
+  if block == nil then
+    block = decode_block(name, call('HGET', group.hash, 'l' .. name))
+    group.blocks[name] = block
+  end
+  return block
+end
+
+-- Leases that were lost with their replica: they count no more, and are remembered for a late settlement. What is left for
+-- the next step counts as in flight until then.
 local function end_leases(group)
   if group.first_end >= group.now then
     return
   end
-  local ids
-  repeat
-    ids = call('ZRANGEBYSCORE', group.queue, '-inf', string.format('(%.0f', group.now), 'LIMIT', 0, CHUNK)
-    for _, id in ipairs(ids) do
-      local text = call('HGET', group.hash, 'l' .. id)
-      local state, tokens, field
-      if text then
-        state, tokens, field = decode_lease(text)
+  local names = call('ZRANGEBYSCORE', group.queue, '-inf', string.format('(%.0f', group.now), 'LIMIT', 0, MOST_ENDED)
+  for _, name in ipairs(names) do
+    local block = block_of(group, name)
+    if block and block.state == ACTIVE then
+      local route = route_of(group, route_field_of(name))
+      for _, tokens in pairs(block.leases) do
+        release(route, tokens)
       end
-      if state == ACTIVE then
-        release(group, tokens, field)
-        text = encode_lease(ENDED, tokens, field)
-        call('HSET', group.hash, 'l' .. id, text)
-        call('ZADD', group.queue, group.now + lease_memory, id)
-      else
-        text = false
-        call('HDEL', group.hash, 'l' .. id)
-        call('ZREM', group.queue, id)
-      end
-      if group.leases[id] then
-        group.leases[id] = text
-      end
+      block.state = ENDED
+      call('HSET', group.hash, 'l' .. name, encode_block(block))
+      call('ZADD', group.queue, group.now + lease_memory, name)
+    else
+      group.blocks[name] = false
+      call('HDEL', group.hash, 'l' .. name)
+      group.queued = max(group.queued - call('ZREM', group.queue, name), 0)
     end
-  until #ids < CHUNK
+  end
   local first = call('ZRANGE', group.queue, 0, 0, 'WITHSCORES')
   group.first_end = tonumber(first[2]) or NEVER
   group.dirty = true
 end
 
-local function keep_lease(group, id, text, ends_at)
-  group.leases[id] = text
-  local set, queued = group.set, group.queued
-  set[#set + 1] = 'l' .. id
-  set[#set + 1] = text
-  queued[#queued + 1] = ends_at
-  queued[#queued + 1] = id
-  if ends_at < group.first_end then
-    group.first_end, group.dirty = ends_at, true
+local function new_block_of(group, name, state, ends_at)
+  local block = new_block(name, state, ends_at)
+  group.blocks[name] = block
+  group.first_end = math.min(group.first_end, ends_at)
+  return block
+end
+
+local function touch(group, block)
+  if not block.dirty then
+    block.dirty = true
+    group.dirty_blocks[#group.dirty_blocks + 1] = block
   end
 end
 
-local function take_lease(route, id, tokens, lasts)
+local function add_to_block(group, block, number, tokens)
+  block.leases[number], block.count = tokens, block.count + 1
+  touch(group, block)
+end
+
+local function take_lease(route, number, tokens)
   local account, group = route.account, route.group
   route.flight, route.flight_tokens, route.dirty = route.flight + 1, route.flight_tokens + tokens, true
   account.flight, account.flight_tokens, account.dirty = account.flight + 1, account.flight_tokens + tokens, true
-  keep_lease(group, id, encode_lease(ACTIVE, tokens, route.field), group.now + lasts)
+  local name = own_block .. ':' .. route.field
+  local block = group.blocks[name] or new_block_of(group, name, ACTIVE, group.now + lasts)
+  add_to_block(group, block, number, tokens)
 end
 
--- The state that a lease of this id was in, its tokens; it is gone afterwards.
-local function give_back(group, id)
-  local text = group.leases[id]
-  if not text then
+-- The state that a lease was in, 0 when there is none, and its tokens; it is gone afterwards.
+local function give_back(named_block, number)
+  local route = named_block.route
+  local group = route.group
+  local block = group.blocks[named_block.name]
+  local tokens = block and block.leases[number]
+  if not tokens then
     return 0, 0
   end
-  local state, tokens, field = decode_lease(text)
-  if state == SETTLED then
-    return state, tokens
+  if block.state == ACTIVE then
+    release(route, tokens)
   end
-  if state == ACTIVE then
-    release(group, tokens, field)
+  block.leases[number], block.count = nil, block.count - 1
+  touch(group, block)
+  return block.state, tokens
+end
+
+-- Whether a settlement of a lease that the server had not given is the first of it.
+local function is_first_settlement(named_block, number, tokens)
+  local group, name = named_block.route.group, '!' .. named_block.name
+  local block = block_of(group, name) or new_block_of(group, name, SETTLED, group.now + lease_memory)
+  if block.leases[number] then
+    return false
   end
-  group.leases[id] = false
-  group.removed[#group.removed + 1] = 'l' .. id
-  group.unqueued[#group.unqueued + 1] = id
-  return state, tokens
+  add_to_block(group, block, number, tokens)
+  return true
+end
+
+-- Writes what changed.
+local function save_blocks(group, set)
+  local removed, queued, unqueued = {}, {}, {}
+  for _, block in ipairs(group.dirty_blocks) do
+    local field = 'l' .. block.name
+    if block.count > 0 then
+      set[#set + 1] = field
+      set[#set + 1] = encode_block(block)
+      if block.ends_at then
+        queued[#queued + 1] = block.ends_at
+        queued[#queued + 1] = block.name
+      end
+    elseif not block.ends_at then
+      removed[#removed + 1] = field
+      unqueued[#unqueued + 1] = block.name
+    end
+  end
+  in_parts('HDEL', group.hash, removed)
+  group.queued = max(group.queued - in_parts('ZREM', group.queue, unqueued), 0)
+  if #queued > 0 then
+    local was_empty = group.queued == 0
+    group.queued = group.queued + in_parts('ZADD', group.queue, queued)
+    if was_empty then
+      call('PEXPIRE', group.queue, HASH_TTL)
+    end
+  end
 end

@@ -1,36 +1,37 @@
 
--- Operations. Each reads its line and answers.
+-- Operations. Each reads its part of the lines from a place on, appends what it answers, and returns where the next begins.
 
-local CANDIDATE = '<I4dddddddddd'
+local operations, answers = {}, {}
 
-local operations = {}
+-- What is asked for, read once.
+local wanted = {}
+for at = 1, #asked, ASKED_SIZE do
+  local route, rpm, rpd, tpm, tpd, account_rpm, account_rpd, account_tpd, multiplier, concurrency =
+    unpack_struct(ASKED, asked, at)
+  wanted[#wanted + 1] =
+    { routes[route], rpm, rpd, tpm, tpd, account_rpm, account_rpd, account_tpd, multiplier, concurrency }
+end
 
--- Admit: how long the lease lasts, candidates, lease id. Answer: the candidate taken (from 0), or -1 and what stands
--- against each: candidate, axis, limit, used, in flight, retry at, source or -1 for never.
-function operations.A(line)
-  local lasts, count, first = unpack_struct('<dI4', line, 2)
-  -- The lease id follows the candidates: 84 bytes each.
-  local id = sub(line, first + 84 * count)
-  local at = first
+-- Admit: number of candidates, number of the lease; per candidate: tokens, what is asked for. Answer: the candidate taken
+-- (from 0), or -1 and what stands against each: candidate, axis, limit, used, in flight, retry at, source or -1 for never.
+operations[byte('A')] = function(start)
+  local count, lease, first = unpack_struct('<I2I2', lines, start)
+  local after = first + 12 * count
   for index = 0, count - 1 do
-    local route, tokens, rpm, rpd, tpm, tpd, a_rpm, a_rpd, a_tpd, multiplier, concurrency, next_at =
-      unpack_struct(CANDIDATE, line, at)
-    route = routes[route]
-    if passes(route, tokens, rpm, rpd, tpm, tpd, a_rpm, a_rpd, a_tpd, multiplier, concurrency) then
-      take_lease(route, id, tokens, lasts)
-      return pack('<dd', route.group.now, index)
+    local tokens, which = unpack_struct('<dI4', lines, first + 12 * index)
+    if passes(tokens, unpack(wanted[which])) then
+      take_lease(wanted[which][1], lease, tokens)
+      answers[#answers + 1] = pack('<dd', 1, index)
+      return after
     end
-    at = next_at
   end
-  local out = { pack('<dd', clock, -1) }
-  at = first
+  local out = {}
   for index = 0, count - 1 do
-    local route, tokens, rpm, rpd, tpm, tpd, a_rpm, a_rpd, a_tpd, multiplier, concurrency, next_at =
-      unpack_struct(CANDIDATE, line, at)
-    refusals(out, index, routes[route], tokens, rpm, rpd, tpm, tpd, a_rpm, a_rpd, a_tpd, multiplier, concurrency)
-    at = next_at
+    local tokens, which = unpack_struct('<dI4', lines, first + 12 * index)
+    refusals(out, index, tokens, unpack(wanted[which]))
   end
-  return table.concat(out)
+  answers[#answers + 1] = pack('<dd', 1 + 7 * #out, -1) .. table.concat(out)
+  return after
 end
 
 local function record(route, requests, tokens, multiplier)
@@ -51,49 +52,49 @@ local function record(route, requests, tokens, multiplier)
   account.dirty, route.dirty = true, true
 end
 
--- Settle: route, tokens, requests, multiplier, tokens when the lease is unknown (NaN: then record nothing), lease id.
+-- Settle: block, number of the lease, tokens, requests, multiplier, tokens when the lease is unknown (NaN: then record
+-- nothing).
 -- Answer: 0 nothing recorded; 1 settled; 2 the lease had ended, recorded; 3 unknown, recorded. And the tokens recorded.
-function operations.S(line)
-  local route, tokens, requests, multiplier, otherwise, rest = unpack_struct('<I4dddd', line, 2)
-  local id = sub(line, rest)
-  route = routes[route]
-  local group = route.group
-  local state, used = give_back(group, id)
-  if state == SETTLED or (state == 0 and otherwise ~= otherwise) then
-    return pack('<ddd', group.now, 0, 0)
-  end
+operations[byte('S')] = function(start)
+  local which, lease, tokens, requests, multiplier, otherwise, after = unpack_struct('<I4I2dddd', lines, start)
+  local block = named[which]
+  local state, used = give_back(block, lease)
   if state == 0 then
+    if otherwise ~= otherwise or not is_first_settlement(block, lease, otherwise) then
+      answers[#answers + 1] = pack('<ddd', 2, 0, 0)
+      return after
+    end
     state, used = SETTLED, otherwise
-    keep_lease(group, id, encode_lease(SETTLED, otherwise, route.field), group.now + lease_memory)
   end
   if tokens == tokens then
     used = tokens
   end
-  record(route, requests, used, multiplier)
-  return pack('<ddd', group.now, state, used)
+  record(block.route, requests, used, multiplier)
+  answers[#answers + 1] = pack('<ddd', 2, state, used)
+  return after
 end
 
--- Cancel: route, lease id. Answer: 1 when there was such a lease.
-function operations.C(line)
-  local route, rest = unpack_struct('<I4', line, 2)
-  local group = routes[route].group
-  local state = give_back(group, sub(line, rest))
-  return pack('<dd', group.now, (state == ACTIVE or state == ENDED) and 1 or 0)
+-- Cancel: block, number of the lease. Answer: 1 when there was such a lease.
+operations[byte('C')] = function(start)
+  local which, lease, after = unpack_struct('<I4I2', lines, start)
+  answers[#answers + 1] = pack('<dd', 1, give_back(named[which], lease) > 0 and 1 or 0)
+  return after
 end
 
 -- Bench: route, duration (below 0: lift the bench), source. Answer: when it ends.
-function operations.B(line)
-  local route, duration, source = unpack_struct('<I4dB', line, 2)
-  route = routes[route]
-  local now = route.group.now
-  route.benched = duration < 0 and -1 or now + duration
+operations[byte('B')] = function(start)
+  local number, duration, source, after = unpack_struct('<I4dB', lines, start)
+  local route = routes[number]
+  route.benched = duration < 0 and -1 or route.group.now + duration
   route.source, route.dirty = source, true
-  return pack('<dd', now, route.benched)
+  answers[#answers + 1] = pack('<dd', 1, route.benched)
+  return after
 end
 
 -- Lift every bench of a key: group. Answer: how many.
-function operations.U(line)
-  local group = groups[unpack_struct('<I4', line, 2)]
+operations[byte('U')] = function(start)
+  local number, after = unpack_struct('<I4', lines, start)
+  local group = groups[number]
   for _, field in ipairs(call('HKEYS', group.hash)) do
     if sub(field, 1, 1) == 'r' then
       route_of(group, field)
@@ -105,31 +106,17 @@ function operations.U(line)
       route.benched, route.dirty, count = -1, true, count + 1
     end
   end
-  return pack('<dd', group.now, count)
+  answers[#answers + 1] = pack('<dd', 1, count)
+  return after
 end
 
--- Leases that are named are read with everything else. What follows the route differs.
-local LEASE_ID_AT = { S = 38, C = 6 }
-local first_operation = 2 + account_count + route_count
-for index = first_operation, #ARGV do
-  local line = ARGV[index]
-  local id_at = LEASE_ID_AT[sub(line, 1, 1)]
-  if id_at then
-    local group, id = routes[unpack_struct('<I4', line, 2)].group, sub(line, id_at)
-    if group.leases[id] == nil then
-      group.leases[id] = false
-      group.lease_ids[#group.lease_ids + 1] = id
-    end
-  end
-end
 for _, group in ipairs(groups) do
   read_group(group)
   end_leases(group)
 end
-local answers = {}
-for index = first_operation, #ARGV do
-  local line = ARGV[index]
-  answers[#answers + 1] = operations[sub(line, 1, 1)](line)
+local at = 1
+while at <= #lines do
+  at = operations[byte(lines, at)](at + 1)
 end
 
 -- Writing
@@ -175,15 +162,8 @@ local function save_route(route, set)
     pack(ROUTE, flight, flight_tokens, minute, minute_tokens, today, day, day_tokens, oldest, route.benched, route.source)
 end
 
--- The stack of a script holds some thousands of values.
-local function in_parts(command, key, values)
-  for first = 1, #values, 4000 do
-    call(command, key, unpack(values, first, math.min(first + 3999, #values)))
-  end
-end
-
 for _, group in ipairs(groups) do
-  local set = group.set
+  local set = {}
   for _, account in ipairs(group.accounts) do
     if account.dirty then
       save_account(account, set)
@@ -194,24 +174,19 @@ for _, group in ipairs(groups) do
       save_route(route, set)
     end
   end
-  if #set > 0 or group.dirty or #group.removed > 0 then
+  save_blocks(group, set)
+  if #set > 0 or group.dirty or #group.dirty_blocks > 0 then
     local due = group.now - group.ttl_set > HASH_TTL_STEP
     if due then
       group.ttl_set = group.now
     end
     set[#set + 1] = 'g'
-    set[#set + 1] = pack(GROUP, group.now, group.first_end, group.ttl_set)
+    set[#set + 1] = pack(GROUP, group.now, group.first_end, group.ttl_set, group.queued)
     in_parts('HSET', group.hash, set)
-    in_parts('HDEL', group.hash, group.removed)
     if due then
       call('PEXPIRE', group.hash, HASH_TTL)
-    end
-    if #group.queued > 0 then
-      in_parts('ZADD', group.queue, group.queued)
-      -- The queue may have been empty, and is a new key then.
       call('PEXPIRE', group.queue, HASH_TTL)
     end
-    in_parts('ZREM', group.queue, group.unqueued)
   end
 end
-return answers
+return table.concat(answers)
