@@ -5,6 +5,7 @@
 
 const { QuotaCoreError } = require('../errors.js');
 const { answerOf } = require('./client.js');
+const { createWire } = require('./wire.js');
 
 /** Batches under way at a time; more would only make them smaller. */
 const MAX_BATCHES = 2;
@@ -122,6 +123,7 @@ function join(batch, block) {
 function createPipe(client, { name, leaseMs, slidingDay, timeoutMs }, answered) {
   const waiting = [];
   let sent = 0;
+  let wire = null;
   let batches = 0;
   let scheduled = false;
 
@@ -153,8 +155,16 @@ function createPipe(client, { name, leaseMs, slidingDay, timeoutMs }, answered) 
       sent += 1;
       const block = `${name}-${sent.toString(36)}`;
       const { text, numbers } = join(batch, block);
+      const native = client();
+      wire ??= createWire(native);
       const withinMs = Math.max(timeoutMs - (performance.now() - batch[0].asked), timeoutMs * (1 - WAITING_PART));
-      const flat = await answerOf(client().admission(text, numbers, block, leaseMs, slidingDay, withinMs));
+      const flat = wire.isOpen()
+        ? await wire.send(
+            (whole) => native.admissionCommand(text, numbers, block, leaseMs, slidingDay, whole),
+            withinMs,
+          )
+        : await answerOf(native.admission(text, numbers, block, leaseMs, slidingDay, withinMs));
+      wire.open();
       let at = 0;
       for (const { resolve } of batch) {
         const count = flat[at];
@@ -194,6 +204,9 @@ function createPipe(client, { name, leaseMs, slidingDay, timeoutMs }, answered) 
         waiting.push({ operation, resolve, reject, asked: performance.now() });
         schedule();
       });
+    },
+    close() {
+      wire?.close();
     },
   };
 }

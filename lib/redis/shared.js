@@ -102,6 +102,8 @@ function createShared(ctx, clients, local, rate) {
   const client = () => clients.client();
   const pipe = createPipe(client, { name, leaseMs, slidingDay, timeoutMs: clients.timeoutMs }, answered);
 
+  ctx.onClose(pipe.close);
+
   /** After each answer of the server. */
   function answered() {
     if (lost) {

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use napi::Env;
-use napi::bindgen_prelude::{Float64Array, PromiseRaw};
+use napi::bindgen_prelude::{BufferSlice, Float64Array, PromiseRaw};
 use napi_derive::napi;
 
 use super::error::{Code, Result, fail};
@@ -17,7 +17,7 @@ use crate::store::redis::admission::{
     Admission, Batch, Candidate, LeaseName, Operation, RouteName,
 };
 use crate::store::redis::quota::{Counter, Counters};
-use crate::store::redis::{Client, Sentinel, StoreError, TargetOptions, Tls};
+use crate::store::redis::{Client, Sentinel, StoreError, TargetOptions, Tls, sort_reply};
 
 /// One thread serves all clients of the process: they wait more than they work, and a call changes threads only twice.
 #[cfg(not(test))]
@@ -46,6 +46,15 @@ pub struct RedisTarget {
     pub cert: Option<String>,
     pub key: Option<String>,
     pub timeout_ms: f64,
+}
+
+/// What a connection in Node's own event loop needs.
+#[napi(object)]
+pub struct PlainServer<'env> {
+    pub host: String,
+    pub port: u32,
+    pub greeting: BufferSlice<'env>,
+    pub greetings: u32,
 }
 
 /// What a call gave: numbers, or a code and a message.
@@ -258,6 +267,54 @@ impl RedisClient {
         })
     }
 
+    /// The command of such a batch, for a connection of the caller's own.
+    #[napi(catch_unwind)]
+    pub fn admission_command<'env>(
+        &self,
+        env: &'env Env,
+        text: String,
+        numbers: &[f64],
+        block: String,
+        lasts: f64,
+        sliding_day: bool,
+        whole: bool,
+    ) -> Result<BufferSlice<'env>> {
+        let Some(operations) = operations(&text, numbers) else {
+            return fail(Code::InvalidArgument, CUT_OFF);
+        };
+        let batch = Batch {
+            operations,
+            block,
+            lasts,
+            sliding_day,
+        };
+        let command = self.admission.packed(&batch, whole);
+        BufferSlice::copy_from(env, command)
+            .or_else(|error| fail(Code::Internal, error.reason.to_string()))
+    }
+
+    /// Where the server is, when it is one and speaks without TLS.
+    #[napi(catch_unwind)]
+    pub fn plain_server<'env>(&self, env: &'env Env) -> napi::Result<Option<PlainServer<'env>>> {
+        self.client
+            .plain()
+            .map(|plain| {
+                Ok(PlainServer {
+                    host: plain.host,
+                    port: u32::from(plain.port),
+                    greeting: BufferSlice::copy_from(env, plain.greeting)?,
+                    greetings: plain.greetings,
+                })
+            })
+            .transpose()
+    }
+
+    /// Says that a connection beside this one had no answer in time; the failure.
+    #[napi(catch_unwind)]
+    pub fn silent(&self) -> StoreAnswer {
+        Err(self.client.silent()).into()
+    }
+
     /// Says that this replica is at work; how many are.
     #[napi(catch_unwind)]
     pub fn replicas<'env>(
@@ -269,6 +326,26 @@ impl RedisClient {
         promise(env, async move {
             admission.replicas(&name).await.map(|count| vec![count])
         })
+    }
+}
+
+/// An error that the server answered.
+#[napi(object)]
+pub struct ReplyError {
+    pub code: String,
+    pub message: String,
+    /// Whether another connection is needed.
+    pub ends: bool,
+}
+
+/// Reads an error that the server answered on a connection of the caller's own.
+#[napi(catch_unwind)]
+pub fn redis_reply_error(line: &[u8]) -> ReplyError {
+    let (error, ends) = sort_reply(line);
+    ReplyError {
+        code: code_of(&error).as_ref().to_owned(),
+        message: error.to_string(),
+        ends,
     }
 }
 

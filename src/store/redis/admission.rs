@@ -123,6 +123,13 @@ impl Admission {
         Ok(numbers.iter().copied().map(f64::from_le_bytes).collect())
     }
 
+    /// The same as bytes for a connection of the caller's own, which answers with packed doubles. `whole`: for a server that
+    /// does not know the script.
+    pub fn packed(&self, batch: &Batch, whole: bool) -> Vec<u8> {
+        let (keys, args) = Names::pack_batch(&self.prefix, batch);
+        ADMISSION.packed(&keys, &args, whole)
+    }
+
     /// Says that this replica is at work; how many are.
     pub async fn replicas(&self, name: &str) -> Result<f64, StoreError> {
         let keys = [format!("{}admit:replicas", self.prefix)];

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::error::{Aftermath, StoreError, sort};
-use super::target::{Link, Target, TargetOptions};
+use super::target::{Link, Plain, Target, TargetOptions};
 
 /// Between two attempts to reach a server that is away.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -193,6 +193,21 @@ impl Client {
             state.away = away;
             state.next_attempt = None;
         }
+    }
+
+    /// What a connection beside this one needs.
+    pub fn plain(&self) -> Option<Plain> {
+        self.0.target.plain()
+    }
+
+    /// A connection beside this one had no answer in time: nobody else waits for the server until it answers again.
+    pub fn silent(&self) -> StoreError {
+        let failure = StoreError::TimedOut(millis(self.0.timeout));
+        let mut state = self.0.state.lock();
+        state.link = None;
+        state.away = Some(failure.clone());
+        state.next_attempt = None;
+        failure
     }
 
     /// Lets go of the connection; a later call makes another one.

@@ -33,6 +33,21 @@ pub enum Aftermath {
     AskAgain,
 }
 
+/// Sorts an error that a server answered, as it stood on the line; whether the connection is of no more use.
+pub fn sort_reply(line: &[u8]) -> (StoreError, bool) {
+    let whole = [line, b"\r\n"].concat();
+    match redis::parse_redis_value(&whole).and_then(redis::Value::extract_error) {
+        Err(error) => {
+            let (failure, aftermath) = sort(&error);
+            (failure, aftermath != Aftermath::Keep)
+        }
+        Ok(_) => (
+            StoreError::Refused("it does not answer as Redis does".to_owned()),
+            true,
+        ),
+    }
+}
+
 /// Sorts an error of the client.
 pub fn sort(error: &RedisError) -> (StoreError, Aftermath) {
     let (unavailable, refused) = (
@@ -102,4 +117,28 @@ fn reply(error: &RedisError) -> String {
         .take(LONGEST)
         .collect();
     format!("{code} {detail}").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_sorted_as_errors_of_the_client_are() {
+        let sorted = |line: &str| sort_reply(line.as_bytes());
+        assert_eq!(
+            sorted("-NOSCRIPT No matching script."),
+            (StoreError::UnknownScript, false)
+        );
+        let (error, ends) = sorted("-READONLY You can't write against a read only replica.");
+        assert!(matches!(error, StoreError::Unavailable(_)) && ends);
+        let (error, ends) = sorted("-LOADING Redis is loading the dataset in memory");
+        assert!(matches!(error, StoreError::Unavailable(_)) && ends);
+        let (error, ends) = sorted("-NOAUTH Authentication required.");
+        assert_eq!(error, StoreError::Refused("wrong credentials".to_owned()));
+        assert!(ends);
+        let (error, ends) = sorted("-OOM command not allowed");
+        assert!(matches!(error, StoreError::Refused(text) if text.starts_with("OOM")) && !ends);
+        assert!(sorted("+OK").1);
+    }
 }

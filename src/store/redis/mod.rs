@@ -9,5 +9,5 @@ mod script;
 mod target;
 
 pub use client::Client;
-pub use error::StoreError;
-pub use target::{Sentinel, Target, TargetOptions, Tls};
+pub use error::{StoreError, sort_reply};
+pub use target::{Plain, Sentinel, Target, TargetOptions, Tls};

@@ -21,6 +21,20 @@ impl Script {
         }
     }
 
+    /// The command as bytes: by the digest, or whole for a server that does not know it.
+    pub fn packed<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        args: &[A],
+        whole: bool,
+    ) -> Vec<u8> {
+        if whole {
+            invocation("EVAL", &self.code, keys, args).get_packed_command()
+        } else {
+            invocation("EVALSHA", &self.digest, keys, args).get_packed_command()
+        }
+    }
+
     /// Runs the script once: a server that does not know it has not run it.
     pub async fn run<K: AsRef<[u8]>, A: AsRef<[u8]>>(
         &self,

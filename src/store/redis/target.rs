@@ -57,6 +57,16 @@ pub struct TargetOptions {
     pub tls: Option<Tls>,
 }
 
+/// One server without TLS: where it is, and what a connection says first.
+#[derive(Clone)]
+pub struct Plain {
+    pub host: String,
+    pub port: u16,
+    /// Packed commands; each is answered by a status.
+    pub greeting: Vec<u8>,
+    pub greetings: u32,
+}
+
 /// How connections are made.
 pub enum Target {
     Single(Box<redis::Client>),
@@ -126,6 +136,35 @@ impl Target {
 
     pub fn is_cluster(&self) -> bool {
         matches!(self, Self::Cluster(_))
+    }
+
+    /// What a host needs to connect by itself. Credentials are in it.
+    pub fn plain(&self) -> Option<Plain> {
+        let Self::Single(client) = self else {
+            return None;
+        };
+        let info = client.get_connection_info();
+        let ConnectionAddr::Tcp(host, port) = info.addr() else {
+            return None;
+        };
+        let settings = info.redis_settings();
+        let mut commands = Vec::new();
+        if let Some(password) = settings.password() {
+            let mut auth = redis::cmd("AUTH");
+            if let Some(username) = settings.username() {
+                auth.arg(username);
+            }
+            commands.push(auth.arg(password).get_packed_command());
+        }
+        if settings.db() != 0 {
+            commands.push(redis::cmd("SELECT").arg(settings.db()).get_packed_command());
+        }
+        Some(Plain {
+            host: host.clone(),
+            port: *port,
+            greetings: u32::try_from(commands.len()).unwrap_or(0),
+            greeting: commands.concat(),
+        })
     }
 
     pub async fn connect(&self, timeout: Duration) -> RedisResult<Link> {
