@@ -53,12 +53,13 @@ export class RedisServer {
     return this.#process.pid;
   }
 
-  async start() {
+  /** @param {string[]} [args] in place of those it was made with */
+  async start(args = this.#args) {
     // A sentinel knows no snapshots.
     const settings = ['--port', this.port, '--bind', '127.0.0.1', '--dir', this.#folder];
     if (this.#config === undefined) settings.push('--save', '');
     else settings.unshift(this.#config);
-    this.#process = spawn('redis-server', [...settings, ...this.#args].map(String), { stdio: 'ignore' });
+    this.#process = spawn('redis-server', [...settings, ...args].map(String), { stdio: 'ignore' });
     this.#process.on('error', (error) => {
       throw new Error('redis-server is needed by this test: install it', { cause: error });
     });

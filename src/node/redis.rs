@@ -290,7 +290,7 @@ impl RedisClient {
         };
         let command = self.admission.packed(&batch, whole);
         BufferSlice::copy_from(env, command)
-            .or_else(|error| fail(Code::Internal, error.reason.to_string()))
+            .or_else(|error| fail(Code::Internal, error.reason.clone()))
     }
 
     /// Where the server is, when it is one and speaks without TLS.
