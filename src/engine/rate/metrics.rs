@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::core::admission::Axis;
 use crate::core::cooldown::Source;
+use crate::store::sqlite::Cause;
 use crate::store::sqlite::index::IndexStats;
 
 /// What an instance counted since it was made.
@@ -126,12 +127,22 @@ impl Text {
                 count as f64,
             );
         }
-        self.single(
+        self.head(
             "quota_core_index_reads_total",
             "counter",
-            "Times that tables were read into memory.",
-            index.reads as f64,
+            "Times that a route, account, cooldown or cap was read into memory, by cause.",
         );
+        let again = Cause::ALL
+            .into_iter()
+            .map(Cause::as_str)
+            .zip(index.reads_again);
+        for (cause, count) in std::iter::once(("first", index.first_reads)).chain(again) {
+            self.line(
+                "quota_core_index_reads_total",
+                &[("cause", cause)],
+                count as f64,
+            );
+        }
         self.single(
             "quota_core_index_routes",
             "gauge",

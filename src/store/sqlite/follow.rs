@@ -7,7 +7,7 @@
 use super::connection::Conn;
 use super::error::SqlError;
 use super::statement::Param::Text;
-use super::watch::{Epochs, Mark, PerTable, Watched};
+use super::watch::{Cause, Epochs, Mark, PerTable, Watched};
 
 /// Versions of the tables that one reader remembers.
 #[derive(Debug, Default)]
@@ -17,6 +17,8 @@ pub struct Follower {
     last: Option<Epochs>,
     mark: Option<Mark>,
     versions: PerTable<u64>,
+    /// Why the version of a table last moved.
+    causes: PerTable<Cause>,
     usable: PerTable<bool>,
 }
 
@@ -50,8 +52,13 @@ impl Follower {
                 conn.set_followed(table, usable);
                 self.usable[table as usize] = usable;
             }
-            if self.last.is_none_or(|last| !last.same(table, &now)) {
-                self.versions[table as usize] += 1;
+            match &self.last {
+                Some(last) if last.same(table, &now) => {}
+                last => {
+                    self.versions[table as usize] += 1;
+                    self.causes[table as usize] =
+                        last.map_or(Cause::default(), |last| now.cause_since(&last));
+                }
             }
         }
         self.last = Some(now);
@@ -87,6 +94,12 @@ impl Follower {
     #[must_use]
     pub fn version(&self, table: Watched) -> u64 {
         self.versions[table as usize]
+    }
+
+    /// Why what was read under an earlier version has to be read again.
+    #[must_use]
+    pub fn cause(&self, table: Watched) -> Cause {
+        self.causes[table as usize]
     }
 
     /// One version of several tables: versions only grow, so their sum stands still when all of them do.

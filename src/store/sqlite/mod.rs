@@ -36,4 +36,4 @@ pub use error::{SqlError, SqlErrorKind};
 pub use follow::Follower;
 pub use library::library_path;
 pub use statement::{Param, Row};
-pub use watch::Watched;
+pub use watch::{Cause, Watched};

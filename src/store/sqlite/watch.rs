@@ -73,6 +73,34 @@ impl Watched {
 /// A value per table.
 pub type PerTable<T> = [T; Watched::ALL.len()];
 
+/// Why something that was remembered has to be read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Cause {
+    /// The host's own statements on this connection changed rows of the table.
+    Rows,
+    /// Another connection committed.
+    #[default]
+    Others,
+    /// The schema changed, or another file or image took the database's place.
+    Schema,
+    /// Rows changed without a report: a truncating DELETE, a table without row ids, a hook that somebody took.
+    Uncounted,
+}
+
+impl Cause {
+    pub const ALL: [Self; 4] = [Self::Rows, Self::Others, Self::Schema, Self::Uncounted];
+
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rows => "host_rows",
+            Self::Others => "other_connection",
+            Self::Schema => "schema",
+            Self::Uncounted => "uncounted",
+        }
+    }
+}
+
 /// What was known at one moment: equal for a table = that table has not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Epochs {
@@ -80,11 +108,23 @@ pub struct Epochs {
     pub unexplained: u64,
     /// Counts changes after which a name may mean another table.
     pub schema: u64,
+    /// Why the last of the unexplained changes was one.
+    cause: Cause,
     /// Rows that this connection changed, per table.
     rows: PerTable<u64>,
 }
 
 impl Epochs {
+    /// Why a table is not as it was.
+    #[must_use]
+    pub fn cause_since(&self, earlier: &Self) -> Cause {
+        if self.unexplained == earlier.unexplained {
+            Cause::Rows
+        } else {
+            self.cause
+        }
+    }
+
     #[must_use]
     pub fn rows(&self, table: Watched) -> u64 {
         self.rows[table as usize]
@@ -167,9 +207,7 @@ pub struct Watch {
     schema: Cell<u64>,
     /// The tables that somebody remembers and that are there.
     followed: Cell<PerTable<bool>>,
-    /// Stamps that had to be explained, and those that could not be.
-    pub explained_total: Cell<u64>,
-    pub unexplained_total: Cell<u64>,
+    cause: Cell<Cause>,
 }
 
 impl Watch {
@@ -197,6 +235,7 @@ impl Watch {
         Epochs {
             unexplained: self.unexplained.get(),
             schema: self.schema.get(),
+            cause: self.cause.get(),
             rows: self.rows(),
         }
     }
@@ -367,14 +406,16 @@ impl Conn {
                 && (reported > 0 || (is_wal && last.stamp.others == fresh.stamp.others))
                 && reported == u64::from(changed.cast_unsigned())
         });
-        let counter = if let Some(last) = last {
+        if let Some(last) = last {
             self.note_emptied(&last, &mut fresh);
-            &watch.explained_total
         } else {
             watch.unexplained.set(watch.unexplained.get() + 1);
-            &watch.unexplained_total
-        };
-        counter.set(counter.get() + 1);
+            watch.cause.set(match same_schema {
+                None => Cause::Schema,
+                Some(last) if last.data_version != fresh.data_version => Cause::Others,
+                Some(_) => Cause::Uncounted,
+            });
+        }
         watch.set_baseline(fresh);
         Some(())
     }

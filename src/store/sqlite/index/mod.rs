@@ -16,7 +16,7 @@ use self::series::Series;
 use super::connection::Conn;
 use super::follow::Follower;
 use super::usage::UsageKind;
-use super::watch::Watched;
+use super::watch::{Cause, Watched};
 use crate::core::route::RouteName;
 use crate::core::time::DAY;
 use crate::core::windows::Span;
@@ -109,8 +109,10 @@ pub struct IndexStats {
     pub in_transaction: u64,
     pub changed: u64,
     pub not_remembered: u64,
-    /// Routes, accounts and cooldowns read from the tables.
-    pub reads: u64,
+    /// Routes, accounts and cooldowns read from the tables for the first time.
+    pub first_reads: u64,
+    /// The same again, by cause.
+    pub reads_again: [u64; Cause::ALL.len()],
 }
 
 impl IndexStats {
@@ -174,6 +176,16 @@ impl Index {
 
     fn version(&self, table: Watched) -> u64 {
         self.follower.version(table)
+    }
+
+    /// `again`: it was read before.
+    fn count_read(&mut self, table: Watched, again: bool) {
+        let counter = if again {
+            &mut self.stats.reads_again[self.follower.cause(table) as usize]
+        } else {
+            &mut self.stats.first_reads
+        };
+        *counter += 1;
     }
 
     fn is_usable(&self, table: Watched) -> bool {
@@ -297,7 +309,7 @@ impl Index {
         } else {
             let floor = after.min(now - DAY);
             let usage = load::route(conn, &route.name, floor).ok()?;
-            self.stats.reads += 1;
+            self.count_read(Watched::Usage, self.usage.contains_key(&route.route));
             RouteUsage {
                 version,
                 account: route.account,
@@ -361,7 +373,7 @@ impl Index {
             } else {
                 let floor = after.min(now - DAY);
                 let models = load::models_of_account(conn, platform, key, floor).ok()?;
-                self.stats.reads += 1;
+                self.count_read(Watched::Usage, seen);
                 let Some(models) = models else {
                     self.stats.not_remembered += 1;
                     return None;
@@ -475,7 +487,7 @@ impl Index {
             );
         })
         .ok()?;
-        self.stats.reads += 1;
+        self.count_read(Watched::Usage, self.complete.is_some());
         if !all_named {
             self.stats.not_remembered += 1;
             return None;
@@ -555,7 +567,8 @@ impl Index {
             return None;
         }
         let value = read(conn)?;
-        self.stats.reads += 1;
+        let seen = map(self).contains_key(&key);
+        self.count_read(table, seen);
         self.confirm(conn, table)?;
         map(self).insert(key, Kept { version, value });
         Some(value)
