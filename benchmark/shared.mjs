@@ -16,8 +16,8 @@ export const name = 'shared-admission';
 const PROCESSES = [1, 2, 4];
 const IN_FLIGHT = [1, 64];
 const CONTENDERS = ['ours', 'ours, settled too', 'rate-limiter-flexible'];
-const ROUNDS = 3;
-const MILLISECONDS = 800;
+const ROUNDS = 5;
+const MILLISECONDS = 500;
 
 async function freePort() {
   const server = createServer().listen(0, '127.0.0.1');
@@ -47,6 +47,11 @@ async function startServer() {
   }
   return {
     url: `redis://127.0.0.1:${port}`,
+    /** So that no run begins with the leases that another left behind. */
+    async empty() {
+      const socket = createConnection(port, '127.0.0.1').end('FLUSHALL\r\n');
+      await once(socket.resume(), 'close');
+    },
     async stop() {
       child.kill();
       await once(child, 'exit');
@@ -56,7 +61,8 @@ async function startServer() {
 }
 
 /** All processes of one contender at once: admissions per second together, the median of their quantiles. */
-async function run(contender, url, processes, inFlight) {
+async function run(contender, { url, empty }, processes, inFlight) {
+  await empty();
   const children = Array.from({ length: processes }, () => {
     const args = [contender, url, String(MILLISECONDS), String(inFlight)];
     const script = new URL('shared-worker.mjs', import.meta.url).pathname;
@@ -81,10 +87,10 @@ async function run(contender, url, processes, inFlight) {
 const median = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
 
 /** Rounds alternate between the contenders, so that a slow moment of the machine hits both. */
-async function compare(url, processes, inFlight) {
+async function compare(server, processes, inFlight) {
   const rounds = Object.fromEntries(CONTENDERS.map((contender) => [contender, []]));
   for (let round = 0; round < ROUNDS; round += 1) {
-    for (const contender of CONTENDERS) rounds[contender].push(await run(contender, url, processes, inFlight));
+    for (const contender of CONTENDERS) rounds[contender].push(await run(contender, server, processes, inFlight));
   }
   const middle = (contender, figure) => median(rounds[contender].map((result) => result[figure]));
   return Object.fromEntries(
@@ -103,7 +109,7 @@ export async function runSuite() {
   try {
     for (const inFlight of IN_FLIGHT) {
       for (const processes of PROCESSES) {
-        const result = await compare(server.url, processes, inFlight);
+        const result = await compare(server, processes, inFlight);
         figures[`${processes} processes, ${inFlight} in flight each`] = result;
         const [ours, settled, theirs] = CONTENDERS.map((contender) => result[contender]);
         const latency = ({ p50, p99 }) => `${p50.toFixed(2)} / ${p99.toFixed(2)} ms`;

@@ -60,8 +60,8 @@ export class RedisServer {
     if (this.#config === undefined) settings.push('--save', '');
     else settings.unshift(this.#config);
     this.#process = spawn('redis-server', [...settings, ...args].map(String), { stdio: 'ignore' });
-    this.#process.on('error', (error) => {
-      throw new Error('redis-server is needed by this test: install it', { cause: error });
+    await once(this.#process, 'spawn').catch((cause) => {
+      throw new Error('this test needs redis-server on the PATH, and there is none: install Redis', { cause });
     });
     for (let attempt = 0; ; attempt += 1) {
       try {
@@ -89,7 +89,8 @@ export class RedisServer {
   }
 
   async stop(signal = 'SIGKILL') {
-    if (this.#process === null || this.#process.exitCode !== null || this.#process.signalCode !== null) return;
+    if (this.#process?.pid === undefined || this.#process.exitCode !== null || this.#process.signalCode !== null)
+      return;
     const ended = once(this.#process, 'exit');
     this.#process.kill('SIGCONT');
     this.#process.kill(signal);
