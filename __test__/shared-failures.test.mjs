@@ -219,6 +219,31 @@ test('a password that changes: refused, not hung', async (t) => {
   assertOneWarning(warnings);
 });
 
+test('a user with no more than the documented permissions', async (t) => {
+  const server = await startRedis(t);
+  const permissions = ['+@read', '+@write', '+@scripting', '+@connection', '+time'];
+  await server.value('ACL', 'SETUSER', 'gateway', 'on', '>s3cret', '~omniroute:*', ...permissions);
+  const { core, warnings } = await connected(t, `redis://gateway:s3cret@127.0.0.1:${server.port}`);
+  assert.equal(await isAdmitted(core), true);
+  assert.equal((await counted(core)).rpd[0], 1);
+  const store = core.getRedisQuotaStore();
+  assert.equal(await store.consume('k', { poolId: 'p', unit: 'requests', window: 'hourly' }, 2), 2);
+  assert.deepEqual(warnings, []);
+});
+
+test('a full server that evicts nothing refuses, and is asked again', async (t) => {
+  const server = await startRedis(t, ['--maxmemory-policy', 'noeviction']);
+  const { core, warnings } = await connected(t, server.url);
+  await server.value('CONFIG', 'SET', 'maxmemory', '1');
+  for (let call = 0; call < 3; call += 1) assert.equal(await isAdmitted(core), false);
+  const store = core.getRedisQuotaStore();
+  const spent = store.consume('k', { poolId: 'p', unit: 'requests', window: 'hourly' }, 2);
+  await assert.rejects(spent, { code: 'ERR_QUOTA_STORE_REFUSED' });
+  assertOneWarning(warnings);
+  await server.value('CONFIG', 'SET', 'maxmemory', '0');
+  await recovery(core);
+});
+
 test('an answer that waits for a busy process is no loss', async (t) => {
   const server = await startRedis(t);
   const { core, warnings } = await connected(t, server.url);

@@ -161,7 +161,8 @@ function createWire(client) {
     if (count() === 0) return;
     const left = pending[head].until - performance.now();
     if (left > 0) watch(left);
-    else drop(failureOf(client.silent()));
+    // A greeting that takes long is no reason to give the server up.
+    else drop(isOpen ? failureOf(client.silent()) : broken());
   }
 
   function open() {
@@ -216,7 +217,6 @@ function createWire(client) {
     /** What is under way still ends. */
     close() {
       isClosed = true;
-      isOpen = false;
       if (count() === 0) drop(broken());
     },
   };
