@@ -116,6 +116,20 @@ describe('the life of an instance', () => {
     assert.equal(host.value('SELECT COUNT(*) FROM rate_limit_usage'), 0);
   });
 
+  test('a logger of the host hears what it has a method for; nobody hears the rest', (t) => {
+    const warn = t.mock.method(console, 'warn', () => {});
+    for (const [logger, heard] of [
+      [undefined, 1],
+      [{}, 0],
+    ]) {
+      warn.mock.resetCalls();
+      const core = quotaCore.createQuotaCore({ ...(logger && { logger }), compat: 'corrected' });
+      core.acquireLease('p', 'm', 1, -1);
+      core.close();
+      assert.equal(warn.mock.callCount(), heard);
+    }
+  });
+
   test('attach and detach by hand', (t) => {
     const host = new Host(t);
     const core = quotaCore.createQuotaCore({ logger: { debug() {}, info() {}, warn() {}, error() {} } });

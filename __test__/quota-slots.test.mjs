@@ -191,3 +191,15 @@ test('a signal that is none is refused; one that throws is a signal that never c
   release();
   assert.equal(typeof (await next), 'function');
 });
+
+test('a part of a slot is none', async () => {
+  const core = schedInstance();
+  for (const [connectionId, cap] of [
+    ['whole', 1.5],
+    ['half', 0.5],
+  ]) {
+    const first = await core.acquireQuotaShareConcurrencySlot({ connectionId }, cap, { queueTimeoutMs: 5 });
+    assert.equal(typeof first, 'function');
+    assert.equal(await core.acquireQuotaShareConcurrencySlot({ connectionId }, cap, { queueTimeoutMs: 5 }), null);
+  }
+});

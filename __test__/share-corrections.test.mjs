@@ -157,3 +157,19 @@ test('snapshots show what enforcement goes by with usageView: enforced', async (
     assert.deepEqual((await store.poolUsage('p')).dimensions, dimensions);
   }
 });
+
+test('values that JavaScript cannot count with or write', (t) => {
+  const { core } = shareHost(t, {});
+  const odd = [Symbol('odd'), Object.create(null)];
+  for (const value of odd) {
+    assert.deepEqual(core.buildConsumptionCost({ prompt_tokens: value, completion_tokens: 2 }, value), {
+      tokens: 2,
+      usd: 0,
+      requests: 1,
+    });
+    assert.throws(() => core.dimensionKeyToString({ poolId: value, unit: 'usd', window: '5h' }), {
+      code: 'ERR_QUOTA_INVALID_ARGUMENT',
+    });
+  }
+  assert.deepEqual(core.buildConsumptionCost({ prompt_tokens: 3n }, 4n), { tokens: 3, usd: 4, requests: 1 });
+});

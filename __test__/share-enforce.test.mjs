@@ -72,6 +72,23 @@ test('without a database every request passes, with one warning each', async () 
   await assert.rejects(core.enforceQuotaShare(request), { code: 'ERR_QUOTA_CLOSED' });
 });
 
+test('a request that waits for a signal passes when the instance is closed meanwhile', async (t) => {
+  let answer;
+  const signal = new Promise((resolve) => {
+    answer = resolve;
+  });
+  const { core, ask, spend } = shareHost(t, {
+    pool: { limits: [...REQUESTS_10, limit('percent', '5h', 100)] },
+    saturation: () => signal,
+  });
+  await spend({ requests: 10 });
+  const asked = ask();
+  await new Promise(setImmediate);
+  core.close();
+  answer(1);
+  assert.deepEqual(await asked, { kind: 'allow' });
+});
+
 for (const table of [
   'quota_allocations',
   'quota_pools',

@@ -21,7 +21,7 @@ function wholeTokens(tokens) {
 
 function createAdmission(ctx, { rate, inputs }) {
   const engine = rate.number;
-  const { routeOf, requireLimits, limitOf, tokensOf, instant, platformLimits } = inputs;
+  const { requireRoute, routeOf, requireLimits, limitOf, tokensOf, instant, platformLimits } = inputs;
   const { holdRoutes, letGoOfRoutes } = inputs;
   /** The array between calls. It is taken out while it is filled: a getter of a request may call back. */
   let spare = null;
@@ -34,6 +34,7 @@ function createAdmission(ctx, { rate, inputs }) {
       );
     }
     const { platform, modelId, keyId, limits, estimatedTokens, account } = request;
+    requireRoute(platform, modelId, keyId);
     numbers[at] = routeOf(platform, modelId, keyId);
     numbers[at + 1] = estimatedTokens === undefined ? 0 : tokensOf(estimatedTokens, 'estimatedTokens');
     requireLimits(limits);

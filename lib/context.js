@@ -54,7 +54,7 @@ function checkOptions(options) {
 function createContext(options) {
   checkOptions(options);
   const link = new binding.Link();
-  const logger = { ...defaultLogger, ...bindLogger(options.logger) };
+  const logger = options.logger ?? defaultLogger;
   const recorded = options.compat === 'recorded';
   const listeners = new Map(EVENTS.map((name) => [name, new Set()]));
   const resetHooks = [];
@@ -79,7 +79,7 @@ function createContext(options) {
 
   function log(level, ...args) {
     try {
-      logger[level](...args);
+      logger[level]?.(...args);
     } catch {
       // A logger that throws must not decide about a request.
     }
@@ -191,15 +191,6 @@ function createContext(options) {
     onInspect: (hook) => inspectHooks.push(hook),
     inspect: () => Object.assign({}, ...inspectHooks.map((hook) => hook())),
   };
-}
-
-function bindLogger(logger) {
-  if (!logger) return {};
-  const bound = {};
-  for (const level of ['debug', 'info', 'warn', 'error']) {
-    if (typeof logger[level] === 'function') bound[level] = (...args) => logger[level](...args);
-  }
-  return bound;
 }
 
 /** Keeps the link on the connection that the host means right now. */

@@ -14,10 +14,11 @@ const SOURCES = ['heuristic', 'authoritative', 'credit', 'tier'];
 function createCooldowns(ctx, { rate, inputs, verdict }) {
   const { recorded } = ctx;
   const engine = rate.number;
-  const { clamped, limitOf, requireLimits, instant, clock, routeOf } = inputs;
+  // Handles are named last, see ratelimit.js.
+  const { clamped, limitOf, requireLimits, instant, clock, requireRoute, routeOf } = inputs;
 
   function setCooldown(platform, modelId, keyId, durationMs = MINUTE, source = 'heuristic') {
-    const route = routeOf(platform, modelId, keyId);
+    requireRoute(platform, modelId, keyId);
     let duration = requireNumber(durationMs, 'durationMs');
     requireString(source, 'source');
     if (!recorded) {
@@ -27,14 +28,16 @@ function createCooldowns(ctx, { rate, inputs, verdict }) {
       if (Number.isNaN(duration) || duration < 0) duration = clamped('durationMs', 0);
     }
     ctx.sync();
-    rate.setCooldown(route, duration, source, clock());
+    const now = clock();
+    rate.setCooldown(routeOf(platform, modelId, keyId), duration, source, now);
     ctx.drain();
   }
 
   function isOnCooldown(platform, modelId, keyId) {
-    const route = routeOf(platform, modelId, keyId);
+    requireRoute(platform, modelId, keyId);
     ctx.sync();
-    return verdict(hot.isOnCooldown(engine, route, clock()));
+    const now = clock();
+    return verdict(hot.isOnCooldown(engine, routeOf(platform, modelId, keyId), now));
   }
 
   function getActiveCooldownsForKeys(keyIds, now) {
@@ -61,9 +64,9 @@ function createCooldowns(ctx, { rate, inputs, verdict }) {
   }
 
   function clearCooldownEarly(platform, modelId, keyId) {
-    const route = routeOf(platform, modelId, keyId);
+    requireRoute(platform, modelId, keyId);
     ctx.sync();
-    rate.clearCooldownEarly(route);
+    rate.clearCooldownEarly(routeOf(platform, modelId, keyId));
     ctx.drain();
   }
 
@@ -95,27 +98,30 @@ function createCooldowns(ctx, { rate, inputs, verdict }) {
   }
 
   function getNextCooldownDuration(platform, modelId, keyId) {
-    const route = routeOf(platform, modelId, keyId);
+    requireRoute(platform, modelId, keyId);
     ctx.sync();
-    return rate.nextCooldownDuration(route, clock());
+    const now = clock();
+    return rate.nextCooldownDuration(routeOf(platform, modelId, keyId), now);
   }
 
   function recentHitCount(platform, modelId, keyId, now, windowMs = HOUR) {
-    const route = routeOf(platform, modelId, keyId);
+    requireRoute(platform, modelId, keyId);
     requireNumber(windowMs, 'windowMs');
     ctx.sync();
-    return rate.recentHitCount(route, instant(now), windowMs);
+    const at = instant(now);
+    return rate.recentHitCount(routeOf(platform, modelId, keyId), at, windowMs);
   }
 
   function getCooldownDecisionForLimit(platform, modelId, keyId, limits, retryAfterMs, options) {
-    const route = routeOf(platform, modelId, keyId);
+    requireRoute(platform, modelId, keyId);
     requireLimits(limits);
     const rpd = limitOf(limits.rpd, 'limits.rpd');
     const tpd = limitOf(limits.tpd, 'limits.tpd');
     const asked = numberOrNone(retryAfterMs, 'retryAfterMs');
     const quotaSignal = quotaSignalOf(options);
     ctx.sync();
-    const decision = rate.cooldownDecision(route, rpd, tpd, asked, quotaSignal, clock());
+    const now = clock();
+    const decision = rate.cooldownDecision(routeOf(platform, modelId, keyId), rpd, tpd, asked, quotaSignal, now);
     ctx.drain();
     return decision;
   }
@@ -130,12 +136,15 @@ function createCooldowns(ctx, { rate, inputs, verdict }) {
 
   function cooldownDecisionForError(route, error) {
     requireObject(route, 'route');
-    const handle = routeOf(route.platform, route.modelId, route.keyId);
+    const { platform, modelId, keyId } = route;
+    requireRoute(platform, modelId, keyId);
     const rpd = limitOf(route.rpdLimit, 'limits.rpd');
     const tpd = limitOf(route.tpdLimit, 'limits.tpd');
     const { status, message, retryAfterMs } = failureOf(error);
     ctx.sync();
-    const decision = rate.cooldownDecisionForError(handle, rpd, tpd, status, message, retryAfterMs, clock());
+    const now = clock();
+    const handle = routeOf(platform, modelId, keyId);
+    const decision = rate.cooldownDecisionForError(handle, rpd, tpd, status, message, retryAfterMs, now);
     ctx.drain();
     return decision;
   }

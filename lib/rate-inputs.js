@@ -58,17 +58,15 @@ function createRateInputs(ctx, rate) {
 
   const clock = ctx.now;
 
-  function routeOf(platform, modelId, keyId) {
+  function requireRoute(platform, modelId, keyId) {
     requireString(platform, 'platform');
     requireString(modelId, 'modelId');
     requireNumber(keyId, 'keyId');
-    return routes.route(platform, modelId, keyId);
   }
 
-  function accountOf(platform, keyId) {
+  function requireAccount(platform, keyId) {
     requireString(platform, 'platform');
     requireNumber(keyId, 'keyId');
-    return routes.account(platform, keyId);
   }
 
   /** What is remembered of a platform: the names of its variables, their last texts, and what those meant. */
@@ -148,8 +146,10 @@ function createRateInputs(ctx, rate) {
     tokensOf,
     instant,
     clock,
-    routeOf,
-    accountOf,
+    requireRoute,
+    requireAccount,
+    routeOf: routes.route,
+    accountOf: routes.account,
     holdRoutes: routes.hold,
     letGoOfRoutes: routes.letGo,
     publishedCap,

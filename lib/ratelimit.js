@@ -18,8 +18,10 @@ function createRateLimit(ctx) {
   );
   const engine = rate.number;
   const inputs = createRateInputs(ctx, rate);
-  const { limitOf, requireLimits, tokensOf, instant, clock, routeOf, accountOf, publishedCap, getKeyConcurrencyLimit } =
-    inputs;
+  const { limitOf, requireLimits, tokensOf, instant, clock, publishedCap, getKeyConcurrencyLimit } = inputs;
+  // A handle lives until enough others are asked for, and the caller's code (getters, the provider, the clock) may ask for
+  // them: arguments are checked first, handles are the last thing before the native call.
+  const { requireRoute, requireAccount, routeOf, accountOf } = inputs;
 
   /** Bit 1 of a verdict: the engine has something to tell. */
   function verdict(bits) {
@@ -30,30 +32,33 @@ function createRateLimit(ctx) {
   // Gates
 
   function canMakeRequest(platform, modelId, keyId, limits) {
-    const route = routeOf(platform, modelId, keyId);
+    requireRoute(platform, modelId, keyId);
     requireLimits(limits);
     const rpm = limitOf(limits.rpm, 'limits.rpm');
     const rpd = limitOf(limits.rpd, 'limits.rpd');
     ctx.sync();
-    return verdict(hot.canMakeRequest(engine, route, clock(), rpm, rpd));
+    const now = clock();
+    return verdict(hot.canMakeRequest(engine, routeOf(platform, modelId, keyId), now, rpm, rpd));
   }
 
   function canUseTokens(platform, modelId, keyId, estimatedTokens, limits) {
-    const route = routeOf(platform, modelId, keyId);
+    requireRoute(platform, modelId, keyId);
     const wanted = tokensOf(estimatedTokens, 'estimatedTokens');
     requireLimits(limits);
     const tpm = limitOf(limits.tpm, 'limits.tpm');
     const tpd = limitOf(limits.tpd, 'limits.tpd');
     ctx.sync();
-    return verdict(hot.canUseTokens(engine, route, clock(), wanted, tpm, tpd));
+    const now = clock();
+    return verdict(hot.canUseTokens(engine, routeOf(platform, modelId, keyId), now, wanted, tpm, tpd));
   }
 
   function getRateLimitStatus(platform, modelId, keyId, limits) {
-    const route = routeOf(platform, modelId, keyId);
+    requireRoute(platform, modelId, keyId);
     requireLimits(limits);
     for (const name of ['rpm', 'rpd', 'tpm', 'tpd']) limitOf(limits[name], `limits.${name}`);
     ctx.sync();
-    const [rpm, rpd, tpm, tpd] = rate.used(route, clock());
+    const now = clock();
+    const [rpm, rpd, tpm, tpd] = rate.used(routeOf(platform, modelId, keyId), now);
     ctx.drain();
     const status = {
       rpm: { used: rpm, limit: limits.rpm ?? null },
@@ -67,17 +72,18 @@ function createRateLimit(ctx) {
   // Concurrency
 
   function inFlightForKey(platform, keyId, now) {
-    const account = accountOf(platform, keyId);
+    requireAccount(platform, keyId);
     ctx.sync();
-    return hot.inFlight(engine, account, instant(now));
+    const at = instant(now);
+    return hot.inFlight(engine, accountOf(platform, keyId), at);
   }
 
   function canUseKeyConcurrency(platform, keyId, now) {
-    const account = accountOf(platform, keyId);
+    requireAccount(platform, keyId);
     ctx.sync();
     const at = instant(now);
     const limit = getKeyConcurrencyLimit(platform);
-    return limit === null || hot.inFlight(engine, account, at) < limit;
+    return limit === null || hot.inFlight(engine, accountOf(platform, keyId), at) < limit;
   }
 
   // Account-wide caps
@@ -97,10 +103,12 @@ function createRateLimit(ctx) {
   const getProviderMinuteRequestCap = (platform, keyId) => capOf(CAP.minuteRequests, platform, keyId);
   const getProviderDailyTokenCap = (platform, keyId) => capOf(CAP.dailyTokens, platform, keyId);
 
-  function count(ask, platform, keyId, now) {
-    const account = accountOf(platform, keyId);
+  function count(ask, platform, keyId, now, cap) {
+    requireAccount(platform, keyId);
     ctx.sync();
-    const used = ask(account, instant(now));
+    const at = instant(now);
+    const limit = cap === undefined ? Number.NaN : publishedCap(cap, platform);
+    const used = ask(accountOf(platform, keyId), at, limit);
     ctx.drain();
     return used;
   }
@@ -110,40 +118,41 @@ function createRateLimit(ctx) {
   const providerMinuteRequestCount = (platform, keyId, now) =>
     count((account, at) => rate.minuteRequests(account, at), platform, keyId, now);
   const providerDailyTokenCount = (platform, keyId, now) =>
-    count(
-      (account, at) => rate.dailyTokens(account, at, publishedCap(CAP.dailyTokens, platform)),
-      platform,
-      keyId,
-      now,
-    );
+    count((account, at, limit) => rate.dailyTokens(account, at, limit), platform, keyId, now, CAP.dailyTokens);
 
   function canUseProvider(platform, keyId, now) {
-    const account = accountOf(platform, keyId);
+    requireAccount(platform, keyId);
     ctx.sync();
-    return verdict(hot.canUseProvider(engine, account, instant(now), publishedCap(CAP.dailyRequests, platform)));
+    const at = instant(now);
+    const limit = publishedCap(CAP.dailyRequests, platform);
+    return verdict(hot.canUseProvider(engine, accountOf(platform, keyId), at, limit));
   }
 
   function canUseProviderMinute(platform, keyId, now) {
-    const account = accountOf(platform, keyId);
+    requireAccount(platform, keyId);
     ctx.sync();
-    return verdict(hot.canUseProviderMinute(engine, account, instant(now), publishedCap(CAP.minuteRequests, platform)));
+    const at = instant(now);
+    const limit = publishedCap(CAP.minuteRequests, platform);
+    return verdict(hot.canUseProviderMinute(engine, accountOf(platform, keyId), at, limit));
   }
 
   function canUseProviderTokens(platform, keyId, modelId, estimatedTokens, now) {
-    const route = routeOf(platform, modelId, keyId);
+    requireRoute(platform, modelId, keyId);
     const wanted = tokensOf(estimatedTokens, 'estimatedTokens');
     ctx.sync();
     const limit = publishedCap(CAP.dailyTokens, platform);
-    return verdict(hot.canUseProviderTokens(engine, route, wanted, instant(now), limit));
+    const at = instant(now);
+    return verdict(hot.canUseProviderTokens(engine, routeOf(platform, modelId, keyId), wanted, at, limit));
   }
 
   // Leases and records
 
   function acquireLease(platform, modelId, keyId, tokens, now) {
-    const route = routeOf(platform, modelId, keyId);
+    requireRoute(platform, modelId, keyId);
     const held = tokensOf(tokens, 'tokens');
     ctx.sync();
-    return hot.acquireLease(engine, route, held, instant(now));
+    const at = instant(now);
+    return hot.acquireLease(engine, routeOf(platform, modelId, keyId), held, at);
   }
 
   function releaseLease(leaseId) {
@@ -158,16 +167,18 @@ function createRateLimit(ctx) {
   }
 
   function recordRequest(platform, modelId, keyId) {
-    const route = routeOf(platform, modelId, keyId);
+    requireRoute(platform, modelId, keyId);
     ctx.sync();
-    verdict(hot.recordRequest(engine, route, clock()));
+    const now = clock();
+    verdict(hot.recordRequest(engine, routeOf(platform, modelId, keyId), now));
   }
 
   function recordTokens(platform, modelId, keyId, tokens) {
-    const route = routeOf(platform, modelId, keyId);
+    requireRoute(platform, modelId, keyId);
     const used = tokensOf(tokens, 'tokens');
     ctx.sync();
-    verdict(hot.recordTokens(engine, route, used, clock()));
+    const now = clock();
+    verdict(hot.recordTokens(engine, routeOf(platform, modelId, keyId), used, now));
   }
 
   // Window snapshot

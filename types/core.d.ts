@@ -43,7 +43,7 @@ export interface QuotaCoreOptions extends QuotaShareOptions, ReplicaOptions {
   compat?: 'corrected' | 'recorded';
   /** What a day is on the rpd and tpd axes. Default: `utc-day`; under `compat: 'recorded'` `sliding-24h`. */
   dayWindow?: 'utc-day' | 'sliding-24h';
-  /** Default: warnings and errors to the console, the rest nowhere. */
+  /** Default: warnings and errors to the console. An object of yours hears what it has a method for, nobody the rest. */
   logger?: QuotaLogger;
   /** Warnings and errors also go to the host's `server_logs` table, where it exists. Default: false. */
   serverLogs?: boolean;

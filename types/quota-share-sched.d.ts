@@ -153,7 +153,8 @@ export declare function getInflight(connectionId: string | null | undefined, now
  * Waits for one of `cap` slots of the target's connection, first in, first out.
  *
  * Resolves with a function that gives the slot back (only its first call counts), or with null: go ahead without a slot
- * (no cap, no connection, full queue, timeout, aborted). Never rejects but for wrong argument types. Waiting does not keep
+ * (no cap, no connection, full queue, timeout, aborted). A cap is rounded down, to no less than 1. Never rejects but for
+ * wrong argument types. Waiting does not keep
  * the process alive. `log.warn(tag, message, details)` hears of full queues and timeouts.
  */
 export declare function acquireQuotaShareConcurrencySlot(

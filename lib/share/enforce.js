@@ -169,6 +169,8 @@ function createEnforce(ctx, { native, recorded, notify }, parts) {
     for (let attempt = 0; code === NEED_SIGNALS && attempt < MAX_ATTEMPTS; attempt += 1) {
       const { plan, dimensions } = native.needed();
       const signals = await askSignals(dimensions, connectionId, provider);
+      // Closed while the request waited: as without a database.
+      if (ctx.isClosed()) return { kind: 'allow' };
       ctx.sync();
       now = ctx.now();
       const place = placeOf(provider, connectionId);
@@ -282,7 +284,8 @@ function createEnforce(ctx, { native, recorded, notify }, parts) {
       }
       const store = storeAtOnce();
       if (store !== null) return Promise.resolve(enforceWith(store, input));
-      return getQuotaStore().then((opened) => enforceWith(opened, input));
+      ctx.assertOpen();
+      return getQuotaStore().then((opened) => (ctx.isClosed() ? { kind: 'allow' } : enforceWith(opened, input)));
     } catch (error) {
       return Promise.reject(error);
     }

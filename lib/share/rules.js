@@ -3,6 +3,7 @@
 // The pure rules of quota sharing: fair share, burn rate, dimension keys, costs of a response. State-free.
 
 const { binding } = require('../native.js');
+const { invalidArgument } = require('../errors.js');
 const { numberOrNone, requireArray, requireNumber, requireObject } = require('../args.js');
 
 const FIELDS_PER_DIMENSION = 7;
@@ -31,7 +32,11 @@ function decideShare(states, weight, policy, saturationThreshold, now) {
 
 function dimensionKeyToString(key) {
   const { poolId, unit, window } = requireObject(key, 'key');
-  return `${poolId}:${unit}:${window}`;
+  try {
+    return `${poolId}:${unit}:${window}`;
+  } catch {
+    throw invalidArgument('poolId, unit and window of a key must be texts');
+  }
 }
 
 /** `undefined` is "unknown"; the native side reads that from NaN. */
@@ -53,21 +58,30 @@ function computeBurnRate(history, remaining) {
   return toBurnRate(binding.shareBurnRate(flat, remainingOrNone(remaining)));
 }
 
-/** The tokens of a usage field: numbers and number texts count, anything else is 0. */
-function tokensOf(value) {
-  const tokens = Number(value);
-  return Number.isNaN(tokens) ? 0 : tokens;
+/** A value as JavaScript counts with it; what it cannot count with is no number. */
+function toNumber(value) {
+  try {
+    return Number(value);
+  } catch {
+    return Number.NaN;
+  }
+}
+
+/** Numbers and number texts count, anything else is 0. */
+function amountOf(value) {
+  const amount = toNumber(value);
+  return Number.isNaN(amount) ? 0 : amount;
 }
 
 /** A price that is no number, or below zero, is none. */
 function aboveZero(value) {
-  return Math.max(value || 0, 0);
+  return Math.max(amountOf(value), 0);
 }
 
 function buildConsumptionCost(usage, estimatedCost) {
   const fields = usage !== null && typeof usage === 'object' ? usage : {};
   return {
-    tokens: tokensOf(fields.prompt_tokens ?? 0) + tokensOf(fields.completion_tokens ?? 0),
+    tokens: amountOf(fields.prompt_tokens ?? 0) + amountOf(fields.completion_tokens ?? 0),
     usd: aboveZero(estimatedCost),
     requests: 1,
   };

@@ -151,7 +151,8 @@ function createSlots(ctx) {
       if (!connection || typeof cap !== 'number' || !Number.isFinite(cap) || cap <= 0) return null;
       if (signal?.aborted) return null;
       const gate = gateOf(connection);
-      gate.cap = cap;
+      // A part of a slot is none, but a cap is never below one request.
+      gate.cap = Math.max(1, Math.floor(cap));
       gate.admit();
       if (gate.hasRoom) return gate.take();
       if (gate.line.length >= longest) {
