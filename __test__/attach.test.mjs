@@ -264,10 +264,13 @@ test('two copies of the package on one connection', (t) => {
 
 test('a connection first met while the host iterates over it is taken over right after', (t) => {
   const host = new Host(t);
-  host.addKey(1, 'p');
+  for (const id of [1, 2, 3]) host.addKey(id, 'p');
+  const used = () => host.core.getRateLimitStatus('p', 'm', 1, noLimits).rpm.used;
   for (const _ of host.db.prepare('SELECT id FROM api_keys').iterate()) host.core.recordRequest('p', 'm', 1);
+  assert.equal(used(), 3, 'what was recorded in the loop counts after it');
   host.core.recordRequest('p', 'm', 1);
-  assert.ok(host.value('SELECT COUNT(*) FROM rate_limit_usage') >= 1);
+  assert.equal(used(), 4);
+  assert.equal(host.value('SELECT COUNT(*) FROM rate_limit_usage'), 4);
 });
 
 test('ten worker threads, each with its own connection to the file', async (t) => {

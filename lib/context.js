@@ -202,6 +202,8 @@ function createConnectionSlot({ options, link, isConnectionClosed, warn, log }) 
    * `DatabaseSync` can: the same object, another handle).
    */
   let current = null;
+  /** The provider named a connection that could not be taken over yet. */
+  let refused = false;
 
   /** Uses a connection, or a file of our own by its path. What was used before stays in use when that fails. */
   function take(database) {
@@ -210,6 +212,7 @@ function createConnectionSlot({ options, link, isConnectionClosed, warn, log }) 
     releaseOwn();
     if (path) own = native;
     link.connect(native);
+    refused = false;
     const raw = path ? null : rawConnection(database);
     current = { database, raw, reopens: typeof raw?.isOpen === 'boolean' };
   }
@@ -220,8 +223,9 @@ function createConnectionSlot({ options, link, isConnectionClosed, warn, log }) 
   }
 
   function lose() {
-    if (current === null) return;
+    if (current === null && !refused) return;
     current = null;
+    refused = false;
     releaseOwn();
     link.disconnect();
   }
@@ -272,6 +276,9 @@ function createConnectionSlot({ options, link, isConnectionClosed, warn, log }) 
       take(database);
     } catch (error) {
       lose();
+      // Open, but not to be had now: what is recorded meanwhile is written once it is. A closed one is no database.
+      refused = error.code !== 'ERR_QUOTA_ATTACH_CLOSED';
+      if (refused) link.refuse();
       // A connection that was closed before it was ever used, or is busy in a loop, may be replaced at any call.
       warn('quota:attach', `counting in memory: ${error.message}`, { code: error.code });
     }

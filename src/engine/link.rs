@@ -23,6 +23,7 @@ struct State {
     conn: RefCell<Option<Conn>>,
     /// Counts changes of the connection, so that a cache can tell whose answers it holds.
     generation: Cell<u64>,
+    refused: Cell<bool>,
     notices: RefCell<Vec<Notice>>,
 }
 
@@ -83,6 +84,18 @@ impl Link {
             *slot = conn;
             self.0.generation.set(self.0.generation.get() + 1);
         }
+        self.0.refused.set(false);
+    }
+
+    /// The host named a connection that cannot be used yet, such as one in the middle of a loop.
+    pub fn refuse(&self) {
+        self.0.refused.set(true);
+    }
+
+    /// Whether there is a connection that may be used later.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.0.refused.get()
     }
 
     #[must_use]

@@ -143,6 +143,12 @@ impl Link {
         self.link.set_conn(None);
     }
 
+    /// The host named a connection that cannot be used yet.
+    #[napi(catch_unwind)]
+    pub fn refuse(&self) {
+        self.link.refuse();
+    }
+
     /// Writes a line into the host's `server_logs`, where it has such a table; whether it did.
     #[napi(catch_unwind)]
     pub fn write_server_log(&self, level: String, tag: String, message: String, now: f64) -> bool {

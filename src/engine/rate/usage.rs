@@ -258,7 +258,8 @@ impl RateEngine {
                 self.prune_if_due(now);
             }
             Err(error) => {
-                let later = !self.compat.is_recorded() && means_later(&error);
+                let later =
+                    !self.compat.is_recorded() && (means_later(&error) || self.link.is_refused());
                 let keep = if later {
                     &mut self.backlog
                 } else {
