@@ -41,6 +41,13 @@ const sqlAdmits = (sql, route, limits) =>
 
 export const cases = [
   {
+    name: 'admit, dry',
+    contenders: ({ core, sql }) => ({
+      ours: () => core.admit(REQUEST, { dryRun: true }),
+      'plain SQL': () => sqlAdmits(sql, ROUTE, LIMITS),
+    }),
+  },
+  {
     name: 'admit, then cancel',
     contenders: ({ core, sql, flexible, bucket }) => ({
       ours: () => core.cancel(core.admit(REQUEST).leaseId),
