@@ -14,10 +14,19 @@ const { createQuotaCore } = createRequire(import.meta.url)('../index.js');
 const NONE = { rpm: null, rpd: null, tpm: null, tpd: null };
 const LIMIT = 50;
 
-function coreOn(t, file, options = {}) {
-  const core = createQuotaCore({ database: file, leases: 'file', env: {}, ...options });
+function coreOn(t, database, options = {}) {
+  const core = createQuotaCore({ database, leases: 'file', env: {}, ...options });
   t.after(() => core.close());
   return core;
+}
+
+/** A host's connection to a file that has the tables. */
+function hostFile(t, name) {
+  const file = join(tempFolder(t), name);
+  coreOn(t, file).close();
+  const db = openDatabase(file);
+  t.after(() => db.close());
+  return db;
 }
 
 async function runFour(file, options) {
@@ -137,11 +146,8 @@ test('two instances on one file: each sees what the other takes and ends', (t) =
 });
 
 test('a host connection: the table is made there, and a rollback takes leases back', (t) => {
-  const file = join(tempFolder(t), 'host.db');
-  coreOn(t, file).close();
-  const db = openDatabase(file);
-  t.after(() => db.close());
-  const core = coreOn(t, undefined, { database: db });
+  const db = hostFile(t, 'host.db');
+  const core = coreOn(t, db);
   assert.equal(core.inFlightForKey('groq', 1), 0);
   db.exec('BEGIN');
   core.acquireLease('groq', 'm', 1, 1);
@@ -165,16 +171,9 @@ test('without a database, leases are in memory', (t) => {
 });
 
 test('an id is never given twice: not after a rollback of the host, not in another file', (t) => {
-  const [first, second] = ['first.db', 'second.db'].map((name) => {
-    const file = join(tempFolder(t), name);
-    coreOn(t, file).close();
-    const db = openDatabase(file);
-    t.after(() => db.close());
-    return db;
-  });
+  const [first, second] = [hostFile(t, 'first.db'), hostFile(t, 'second.db')];
   let db = first;
-  const core = createQuotaCore({ database: () => db, leases: 'file', env: {} });
-  t.after(() => core.close());
+  const core = coreOn(t, () => db);
   const take = (modelId) => core.admit({ platform: 'p', modelId, keyId: 1, limits: NONE, estimatedTokens: 5 }).leaseId;
   const used = (modelId) => core.getRateLimitStatus('p', modelId, 1, NONE).tpm.used;
 
@@ -199,16 +198,9 @@ test('an id is never given twice: not after a rollback of the host, not in anoth
 });
 
 test('leases of a file that comes back are what they were, and are settled once', (t) => {
-  const [first, second] = ['first.db', 'second.db'].map((name) => {
-    const file = join(tempFolder(t), name);
-    coreOn(t, file).close();
-    const db = openDatabase(file);
-    t.after(() => db.close());
-    return db;
-  });
+  const [first, second] = [hostFile(t, 'first.db'), hostFile(t, 'second.db')];
   let db = first;
-  const core = createQuotaCore({ database: () => db, leases: 'file', env: {} });
-  t.after(() => core.close());
+  const core = coreOn(t, () => db);
   const { leaseId } = core.admit({ platform: 'p', modelId: 'm', keyId: 1, limits: NONE, estimatedTokens: 5 });
   db = second;
   assert.equal(core.inFlightForKey('p', 1), 0);
@@ -220,11 +212,8 @@ test('leases of a file that comes back are what they were, and are settled once'
 });
 
 test('a lease table that the host drops: leases are settled all the same', (t) => {
-  const file = join(tempFolder(t), 'host.db');
-  coreOn(t, file).close();
-  const db = openDatabase(file);
-  t.after(() => db.close());
-  const core = coreOn(t, undefined, { database: db });
+  const db = hostFile(t, 'host.db');
+  const core = coreOn(t, db);
   const { leaseId } = core.admit({ platform: 'p', modelId: 'm', keyId: 1, limits: NONE, estimatedTokens: 5 });
   db.exec('DROP TABLE quota_core_leases');
   assert.equal(core.inFlightForKey('p', 1), 0);

@@ -27,7 +27,7 @@ function createAdmission(ctx, { rate, inputs }) {
   let spare = null;
 
   /** Writes a request; its platform. `before` is the platform of the request before. */
-  function write(request, numbers, at, before, replicas) {
+  function write(request, numbers, at, before, replicas, names) {
     if (request === null || typeof request !== 'object') {
       throw invalidArgument(
         `a request must be an object { platform, modelId, keyId, limits, … }, not ${describe(request)}`,
@@ -35,6 +35,7 @@ function createAdmission(ctx, { rate, inputs }) {
     }
     const { platform, modelId, keyId, limits, estimatedTokens, account } = request;
     requireRoute(platform, modelId, keyId);
+    names?.push({ platform, modelId, keyId });
     numbers[at] = routeOf(platform, modelId, keyId);
     numbers[at + 1] = estimatedTokens === undefined ? 0 : tokensOf(estimatedTokens, 'estimatedTokens');
     requireLimits(limits);
@@ -61,8 +62,9 @@ function createAdmission(ctx, { rate, inputs }) {
    * The requests as numbers, in an array that goes back with `giveBack` once nobody reads it: while the engine does, a
    * function of the host that SQLite calls may come here.
    * @param {number} [replicas] among how many every limit is divided
+   * @param {object[]} [names] gets the names of each: a getter may say something else when it is asked again
    */
-  function flatten(requests, replicas = 1) {
+  function flatten(requests, replicas = 1, names = undefined) {
     const list = Array.isArray(requests) ? requests : [requests];
     const count = list.length;
     // A proxy may say anything.
@@ -75,7 +77,7 @@ function createAdmission(ctx, { rate, inputs }) {
     holdRoutes();
     try {
       for (let place = 0; place < count; place += 1) {
-        platform = write(list[place], numbers, place * WIDTH, platform, replicas);
+        platform = write(list[place], numbers, place * WIDTH, platform, replicas, names);
       }
     } finally {
       letGoOfRoutes();
@@ -95,8 +97,12 @@ function createAdmission(ctx, { rate, inputs }) {
     return refusal;
   };
 
-  /** When a request would pass by itself: when its last axis does; null when one has no instant. */
-  function latest(refusals) {
+  /**
+   * When a request would pass by itself: when its last axis does, null when one has no instant. At once without a refusal:
+   * with leases in the file another process may have made room in between.
+   */
+  function latest(refusals, now) {
+    if (refusals.length === 0) return now;
     let most = Number.NEGATIVE_INFINITY;
     for (const { retryAtMs } of refusals) {
       if (retryAtMs === null) return null;
@@ -106,10 +112,10 @@ function createAdmission(ctx, { rate, inputs }) {
   }
 
   /** When the first of several requests would pass by itself; `own` gives the refusals of each. */
-  function earliest(count, own) {
+  function earliest(count, own, now) {
     let first = null;
     for (let index = 0; index < count; index += 1) {
-      const passes = latest(own(index));
+      const passes = latest(own(index), now);
       if (passes !== null && (first === null || passes < first)) first = passes;
     }
     return first;
@@ -137,7 +143,7 @@ function createAdmission(ctx, { rate, inputs }) {
     }
     giveBack(numbers);
     ctx.drain();
-    return { admitted: false, refusals: refusals.flat(), retryAtMs: earliest(count, (index) => refusals[index]) };
+    return { admitted: false, refusals: refusals.flat(), retryAtMs: earliest(count, (index) => refusals[index], at) };
   }
 
   function explain(request, options = NO_OPTIONS) {
@@ -154,7 +160,7 @@ function createAdmission(ctx, { rate, inputs }) {
       admitted: refusals.length === 0,
       gates: found.gates,
       refusals,
-      retryAtMs: refusals.length === 0 ? null : latest(refusals),
+      retryAtMs: refusals.length === 0 ? null : latest(refusals, at),
     };
   }
 
@@ -208,10 +214,11 @@ function createAdmission(ctx, { rate, inputs }) {
 
   /** The requests with all their limits, for an admission that is decided elsewhere; NaN = none. */
   function candidatesOf(requests) {
-    const { numbers, count } = flatten(requests);
+    const names = [];
+    const { numbers, count } = flatten(requests, 1, names);
     const account = binding.accountLimits(engine, numbers, count);
     const candidates = Array.from({ length: count }, (_, index) => {
-      const { platform, modelId, keyId } = requests[index];
+      const { platform, modelId, keyId } = names[index];
       const at = index * WIDTH;
       const of = index * ACCOUNT_WIDTH;
       return {

@@ -18,11 +18,12 @@ function createRoutes(native) {
 
   function makeRoom() {
     if (handles < MAX_HANDLES || held > 0) return;
+    // First: it refuses in the middle of a statement.
+    native.sweepRoutes();
     routes = new Map();
     accounts = new Map();
     lastPlatform = null;
     handles = 0;
-    native.sweepRoutes();
   }
 
   function route(platform, modelId, keyId) {

@@ -115,6 +115,22 @@ function join(batch, block) {
   return { text, numbers };
 }
 
+/** The answer of each operation of a batch: a count, and so many numbers. */
+function split(flat, operations) {
+  const answers = [];
+  let at = 0;
+  for (let number = 0; number < operations; number += 1) {
+    const count = flat?.[at];
+    const end = at + 1 + count;
+    if (!Number.isInteger(count) || count < 0 || end > flat.length) {
+      throw new QuotaCoreError('ERR_QUOTA_STORE_UNAVAILABLE', 'the Redis server gave an answer that is none');
+    }
+    answers.push(flat.subarray(at + 1, end));
+    at = end;
+  }
+  return answers;
+}
+
 /**
  * @param {() => object} client the native client
  * @param {{ name: string, leaseMs: number, slidingDay: boolean, timeoutMs: number }} options `name`: what batches are named after
@@ -124,6 +140,7 @@ function createPipe(client, { name, leaseMs, slidingDay, timeoutMs }, answered) 
   const waiting = [];
   let sent = 0;
   let wire = null;
+  let closed = false;
   let batches = 0;
   let scheduled = false;
 
@@ -156,21 +173,17 @@ function createPipe(client, { name, leaseMs, slidingDay, timeoutMs }, answered) 
       const block = `${name}-${sent.toString(36)}`;
       const { text, numbers } = join(batch, block);
       const native = client();
-      wire ??= createWire(native);
+      if (wire === null && !closed) wire = createWire(native);
       const withinMs = Math.max(timeoutMs - (performance.now() - batch[0].asked), timeoutMs * (1 - WAITING_PART));
-      const flat = wire.isOpen()
+      const flat = wire?.isOpen()
         ? await wire.send(
             (whole) => native.admissionCommand(text, numbers, block, leaseMs, slidingDay, whole),
             withinMs,
           )
         : await answerOf(native.admission(text, numbers, block, leaseMs, slidingDay, withinMs));
-      wire.open();
-      let at = 0;
-      for (const { resolve } of batch) {
-        const count = flat[at];
-        resolve(flat.subarray(at + 1, at + 1 + count));
-        at += 1 + count;
-      }
+      const answers = split(flat, batch.length);
+      wire?.open();
+      for (const [number, { resolve }] of batch.entries()) resolve(answers[number]);
       answered();
     } catch (error) {
       for (const { reject } of batch) reject(error);
@@ -206,6 +219,7 @@ function createPipe(client, { name, leaseMs, slidingDay, timeoutMs }, answered) 
       });
     },
     close() {
+      closed = true;
       wire?.close();
     },
   };

@@ -173,7 +173,7 @@ function createShared(ctx, clients, local, rate) {
     if (index >= 0) return admitted(index, candidates[index], operation, true);
     const refusals = toRefusals(answer.subarray(1));
     const ofCandidate = (candidate) => refusals.filter((refusal) => refusal.index === candidate);
-    return { admitted: false, refusals, retryAtMs: local.earliest(candidates.length, ofCandidate) };
+    return { admitted: false, refusals, retryAtMs: local.earliest(candidates.length, ofCandidate, ctx.now()) };
   }
 
   /** @param {boolean} known whether the server gave the lease */

@@ -10,6 +10,10 @@ const { binding } = require('../native.js');
 const { QuotaCoreError } = require('../errors.js');
 
 const BUFFER_BYTES = 65_536;
+/** No answer of these commands comes near it. */
+const MAX_ANSWER_BYTES = 2 ** 24;
+/** Answered commands that are kept before they are cleared away. */
+const MAX_ANSWERED = 1024;
 /** Between two attempts to open it. */
 const PAUSE_MS = 1000;
 const [PLUS, MINUS, DOLLAR, CR] = ['+', '-', '$', '\r'].map((letter) => letter.charCodeAt(0));
@@ -49,6 +53,11 @@ function createWire(client) {
   function next() {
     const command = pending[head];
     head += 1;
+    // Under load there is always another one under way.
+    if (head > MAX_ANSWERED) {
+      pending = pending.slice(head);
+      head = 0;
+    }
     return command;
   }
 
@@ -82,6 +91,7 @@ function createWire(client) {
     if (kind === DOLLAR) {
       let size = 0;
       for (let digit = at + 1; digit < lineEnd; digit += 1) size = size * 10 + bytes[digit] - 48;
+      if (size > MAX_ANSWER_BYTES) throw new RangeError('an answer that is longer than any');
       const [from, to] = [lineEnd + 2, lineEnd + 2 + size];
       if (bytes.length < to + 2) return -1;
       const numbers = new Float64Array(size / DOUBLE_BYTES);
@@ -133,7 +143,10 @@ function createWire(client) {
     if (rest !== null) bytes = Buffer.concat([rest, bytes]);
     try {
       const at = read(bytes);
-      if (own === socket) rest = at < bytes.length ? Buffer.from(bytes.subarray(at)) : null;
+      if (own !== socket) return true;
+      rest = at < bytes.length ? Buffer.from(bytes.subarray(at)) : null;
+      // What nobody asked for would be taken for the next answer.
+      if (rest !== null && (count() === 0 || rest.length > MAX_ANSWER_BYTES)) drop(broken());
     } catch {
       drop(broken());
     }
