@@ -202,4 +202,9 @@ test('a part of a slot is none', async () => {
     assert.equal(typeof first, 'function');
     assert.equal(await core.acquireQuotaShareConcurrencySlot({ connectionId }, cap, { queueTimeoutMs: 5 }), null);
   }
+  const recorded = schedInstance({ compat: 'recorded' });
+  for (const slot of [1, 2]) {
+    const taken = await recorded.acquireQuotaShareConcurrencySlot({ connectionId: 'c' }, 1.5, { queueTimeoutMs: 5 });
+    assert.equal(typeof taken, 'function', `recorded, slot ${slot}`);
+  }
 });

@@ -152,7 +152,7 @@ function createSlots(ctx) {
       if (signal?.aborted) return null;
       const gate = gateOf(connection);
       // A part of a slot is none, but a cap is never below one request.
-      gate.cap = Math.max(1, Math.floor(cap));
+      gate.cap = ctx.recorded ? cap : Math.max(1, Math.floor(cap));
       gate.admit();
       if (gate.hasRoom) return gate.take();
       if (gate.line.length >= longest) {

@@ -202,7 +202,8 @@ unsafe extern "C" fn call_array_and_numbers<const N: usize>(
         // SAFETY: registered with this very type.
         let function =
             unsafe { std::mem::transmute::<*mut c_void, ArrayAndNumbers<N>>(call.function) };
-        // SAFETY: as above; the function runs no JavaScript, so nobody writes meanwhile.
+        // SAFETY: as above. Where the function runs SQL it may run JavaScript of the host, which cannot come by the array:
+        // the facade takes it out of use for the length of the call.
         let (array, numbers) = unsafe {
             (
                 array(env, call.arguments[0])?,
