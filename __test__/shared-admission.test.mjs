@@ -152,6 +152,27 @@ test('every replica may settle a lease; names may be anything', async (t) => {
   }
 });
 
+test('a lease that another replica ended is not recorded again by the one that gave it', async (t) => {
+  const server = await startRedis(t);
+  const [{ core: one }, { core: other }] = [replica(t, server.url), replica(t, server.url)];
+  const wanted = request({ rpm: 100, tpm: 1000 }, { estimatedTokens: 60 });
+  const settled = await one.admitShared(wanted);
+  assert.equal((await other.settleShared(settled.leaseId, { tokens: 50 })).settled, true);
+  assert.deepEqual(await one.settleShared(settled.leaseId, { tokens: 50 }), { settled: false, expired: false });
+  const cancelled = await one.admitShared(wanted);
+  assert.equal(await other.cancelShared(cancelled.leaseId), true);
+  assert.equal(await other.cancelShared(cancelled.leaseId), false);
+  assert.deepEqual(await one.settleShared(cancelled.leaseId), { settled: false, expired: false });
+  const { refusals } = await one.admitShared(request({ rpm: 1, tpm: 1 }, { estimatedTokens: 60 }));
+  assert.deepEqual(
+    refusals.map(({ axis, used, inFlight }) => [axis, used, inFlight]),
+    [
+      ['rpm', 1, 0],
+      ['tpm', 50, 0],
+    ],
+  );
+});
+
 test('leases of a replica that was lost end by their age, and are settled late', async (t) => {
   const server = await startRedis(t);
   const { core } = replica(t, server.url, { redis: { leaseMs: 300 } });

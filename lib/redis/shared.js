@@ -35,6 +35,8 @@ const MAX_LEASE_NUMBER = 65_535;
 const NOTHING = 0;
 const ENDED = 2;
 
+const NOTHING_USED = { tokens: 0, requests: 0, multiplier: 1, otherwise: Number.NaN };
+
 const NO_OPTIONS = {};
 const NO_LIMITS = { rpm: null, rpd: null, tpm: null, tpd: null };
 
@@ -258,13 +260,15 @@ function createShared(ctx, clients, local, rate) {
     const own = leases.get(leaseId);
     leases.delete(leaseId);
     if (own) local.cancel(own.localLease);
+    // Of another replica: a settlement of nothing, which the server remembers, should that replica settle the lease after all.
+    const ending = own ? cancelOperation(lease) : settleOperation(lease, NOTHING_USED);
     try {
-      const [found] = await pipe.ask(cancelOperation(lease));
+      const [found] = await pipe.ask(ending);
       return found > 0 || own?.known === false;
     } catch (error) {
       if (!isLoss(error)) throw error;
       lose(error);
-      if (!owed.has(leaseId)) remember(owed, leaseId, () => cancelOperation(lease));
+      if (!owed.has(leaseId)) remember(owed, leaseId, () => ending);
       return own !== undefined;
     }
   }

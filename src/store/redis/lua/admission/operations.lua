@@ -65,6 +65,9 @@ operations[byte('S')] = function(start)
       return after
     end
     state, used = SETTLED, otherwise
+  elseif otherwise ~= otherwise then
+    -- Ended by a replica that did not give it: the one that did may still come, and knows what the lease held.
+    is_first_settlement(block, lease, used)
   end
   if tokens == tokens then
     used = tokens
