@@ -121,7 +121,7 @@ export declare function explain(request: AdmissionRequest, options?: { now?: num
  */
 export declare function settle(
   leaseId: number,
-  usage?: { tokens?: number | null; requests?: number },
+  usage?: { tokens?: number | null | undefined; requests?: number | undefined },
 ): { settled: boolean; expired: boolean };
 
 /**

@@ -6,7 +6,7 @@ export declare const PAYMENT_REQUIRED_COOLDOWN_MS: 86400000;
 export declare const MODEL_FORBIDDEN_COOLDOWN_MS: 86400000;
 /** Bench of a key whose endpoint is on this machine or a private network: 5 s, in milliseconds. */
 export declare const LOCAL_ENDPOINT_COOLDOWN_MS: 5000;
-/** Bench after a key was refused (401): 5 minutes, in milliseconds. */
+/** What a host may bench a refused key (401) for: 5 minutes. No decision uses it, in milliseconds. */
 export declare const AUTH_FAILURE_COOLDOWN_MS: 300000;
 /** How long the snapshot behind `modelWindowUsedFraction` serves: 5 s, in milliseconds. */
 export declare const WINDOW_USAGE_TTL_MS: 5000;

@@ -8,7 +8,7 @@ import type { ReplicaOptions } from './redis.js';
 export declare class QuotaCoreError extends Error {
   readonly name: 'QuotaCoreError';
   readonly code: string;
-  constructor(code: string, message: string, options?: ErrorOptions);
+  constructor(code: string, message: string, options?: { cause?: unknown });
 }
 
 /**

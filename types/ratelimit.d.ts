@@ -76,7 +76,10 @@ export interface FailedRoute {
   tpdLimit?: number | null | undefined;
 }
 
-/** What a router knows of a failed request. An `Error` will do; so does a text. */
+/**
+ * What a router knows of a failed request. The functions that read it take whatever was caught: such an object, an `Error`, a
+ * text; of anything else they know nothing.
+ */
 export interface ProviderFailure {
   /** HTTP status. */
   status?: number | null | undefined;
@@ -328,10 +331,7 @@ export declare function getCooldownDurationForLimit(
  * text says is spent until Retry-After or the next UTC midnight (`authoritative`), else
  * {@link getCooldownDecisionForLimit} with `quotaSignal` = "this was a real 429".
  */
-export declare function cooldownDecisionForError(
-  route: FailedRoute,
-  error: ProviderFailure | Error | string | null | undefined,
-): CooldownDecision;
+export declare function cooldownDecisionForError(route: FailedRoute, error: unknown): CooldownDecision;
 
 /** Whether the key's `base_url` is on this machine or a private network. The verdict is kept per key. */
 export declare function isLocalEndpointKey(keyId: number): boolean;
@@ -354,10 +354,7 @@ export declare function parseProviderLimit(message: string | null | undefined): 
  * @param modelDbId `models.id`
  * @returns what was learned; `null` when no row changed
  */
-export declare function learnLimitFromError(
-  modelDbId: number,
-  error: ProviderFailure | Error | string | null | undefined,
-): ProviderLimit | null;
+export declare function learnLimitFromError(modelDbId: number, error: unknown): ProviderLimit | null;
 
 /**
  * How full a model's windows are on its emptiest eligible key, from 0 to 1: a graded signal for ranking, served from a

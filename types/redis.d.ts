@@ -96,7 +96,7 @@ export declare function admitShared(
  */
 export declare function settleShared(
   leaseId: string,
-  usage?: { tokens?: number | null; requests?: number },
+  usage?: { tokens?: number | null | undefined; requests?: number | undefined },
 ): Promise<{ settled: boolean; expired: boolean }>;
 
 /**
