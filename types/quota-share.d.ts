@@ -368,7 +368,7 @@ export type EnforceDecision =
     }
   | {
       kind: 'block';
-      /** A text for the caller of the API: names the provider, nothing internal. */
+      /** A text for the caller of the API: names the provider and the rule that refused, nothing of other keys. */
       reason: string;
       httpStatus: 429;
       /** When the counters alone let the key through again; absent when they never do. */

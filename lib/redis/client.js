@@ -85,7 +85,7 @@ function createRedisClients(ctx) {
   /** The client of a URL: the same one each time. */
   function client(url = target.url) {
     ctx.assertOpen();
-    requireString(url, 'url');
+    requireString(url, 'options.redis.url');
     const known = clients.get(url);
     if (known) return known;
     try {

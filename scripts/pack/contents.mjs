@@ -22,6 +22,8 @@ function rootFiles() {
     'package.json',
     ...filesBelow('lib', (name) => name.endsWith('.js')),
     ...filesBelow('types', (name) => name.endsWith('.d.ts')),
+    // The README and the types point to them.
+    ...filesBelow('docs', (name) => name.endsWith('.md')),
   ].sort();
 }
 
