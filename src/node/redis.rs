@@ -250,18 +250,12 @@ impl RedisClient {
         within_ms: f64,
     ) -> napi::Result<PromiseRaw<'env, StoreAnswer>> {
         let admission = self.admission.clone();
-        let operations = operations(&text, numbers);
+        let batch = batch(&text, numbers, block, lasts, sliding_day);
         // A time that makes no sense is the whole of it.
         let within = Duration::try_from_secs_f64(within_ms / 1000.0).unwrap_or(Duration::MAX);
         promise(env, async move {
-            let Some(operations) = operations else {
+            let Some(batch) = batch else {
                 return Err(StoreError::Options(CUT_OFF));
-            };
-            let batch = Batch {
-                operations,
-                block,
-                lasts,
-                sliding_day,
             };
             admission.run(&batch, within).await
         })
@@ -279,14 +273,8 @@ impl RedisClient {
         sliding_day: bool,
         whole: bool,
     ) -> Result<BufferSlice<'env>> {
-        let Some(operations) = operations(&text, numbers) else {
+        let Some(batch) = batch(&text, numbers, block, lasts, sliding_day) else {
             return fail(Code::InvalidArgument, CUT_OFF);
-        };
-        let batch = Batch {
-            operations,
-            block,
-            lasts,
-            sliding_day,
         };
         let command = self.admission.packed(&batch, whole);
         BufferSlice::copy_from(env, command)
@@ -472,6 +460,22 @@ impl Reader<'_> {
             }
         })
     }
+}
+
+/// A step of shared admission; nothing when its operations are cut off.
+fn batch(
+    text: &str,
+    numbers: &[f64],
+    block: String,
+    lasts: f64,
+    sliding_day: bool,
+) -> Option<Batch> {
+    Some(Batch {
+        operations: operations(text, numbers)?,
+        block,
+        lasts,
+        sliding_day,
+    })
 }
 
 /// Reads operations; nothing when there is too little of them.
